@@ -1,0 +1,1 @@
+"""Measured claims; nothing imports this package."""

@@ -1,0 +1,132 @@
+"""Closed sets of words. Their values are stored, so they never change meaning."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class CauseKind(StrEnum):
+    """What kind of change or circumstance explains an anomaly."""
+
+    CODE = "code"
+    CONFIG = "config"
+    DATA = "data"
+    ENVIRONMENT = "environment"
+    HARDWARE = "hardware"
+    RESUME = "resume"
+    MEASUREMENT = "measurement"
+    INTERACTION = "interaction"
+    NONE = "none"
+
+
+class Verdict(StrEnum):
+    """Outcome of an investigation or of one suspect. Never shown without its scope."""
+
+    PROVEN = "proven"
+    REFUTED = "refuted"
+    CANNOT_TELL = "cannot_tell"
+    NOTHING_FOUND = "nothing_found"
+
+
+class Scope(StrEnum):
+    """How far a verdict reaches; it is never widened (design section 5)."""
+
+    THIS_RUN = "this_run"
+    SAME_CODE_SMALL = "same_code_small"
+    EMBEDDED_PROXY = "embedded_proxy"
+    OBSERVED = "observed"
+
+
+class SignalStrength(StrEnum):
+    """Class of a loop's measure, strongest first (R801-1.2)."""
+
+    FORMAL_CHECK = "formal_check"
+    PAIRED_RERUN = "paired_rerun"
+    HELD_OUT_SCORE = "held_out_score"
+    STRONG_MODEL_JUDGEMENT = "strong_model_judgement"
+    SELF_RATING = "self_rating"
+
+
+class DiagnosticKind(StrEnum):
+    """The role a diagnostic execution plays in a proof."""
+
+    REPLAY = "replay"  # A/A: the same code from the same checkpoint
+    CONTROL = "control"  # the last code version known to be good
+    REVERT = "revert"  # the faulty version without the suspect
+    ADD = "add"  # the good version with the suspect
+    PLACEBO = "placebo"  # the faulty version without an innocent change
+    COMBINATION = "combination"  # a cell of a 2x2
+    FRESH_SEED = "fresh_seed"  # one side of a seed pair
+
+
+class EffectKind(StrEnum):
+    """What the executor can carry out."""
+
+    DIAGNOSTIC_RUN = "diagnostic_run"
+    START_RUN = "start_run"
+    RESUME_WITH_PATCH = "resume_with_patch"
+
+
+class EffectState(StrEnum):
+    REQUESTED = "requested"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+class ProposalState(StrEnum):
+    OPEN = "open"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+class RunState(StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class RunRole(StrEnum):
+    """Why a run exists: a training somebody wanted, or a diagnostic of a loop."""
+
+    TRAINING = "training"
+    DIAGNOSTIC = "diagnostic"
+
+
+class InvestigationState(StrEnum):
+    OPEN = "open"
+    WAITING_FOR_APPROVAL = "waiting_for_approval"
+    CLOSED = "closed"
+
+
+class TimelineKind(StrEnum):
+    """Kinds of step-indexed change or happening."""
+
+    CONFIG = "config"
+    CODE = "code"
+    DATA = "data"
+    ENVIRONMENT = "environment"
+    RESUME = "resume"
+    FORK = "fork"
+    CHECKPOINT = "checkpoint"
+    EVAL = "eval"
+    APPROVAL = "approval"
+    NOTE = "note"
+
+
+class Role(StrEnum):
+    """Who may do what; each includes the rights of those before it."""
+
+    VIEWER = "viewer"
+    RESEARCHER = "researcher"
+    REVIEWER = "reviewer"
+    ADMIN = "admin"
+
+    def includes(self, other: Role) -> bool:
+        """True when this role may do what `other` may."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
