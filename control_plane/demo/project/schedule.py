@@ -14,12 +14,12 @@ def cosine(progress: float) -> float:
 
 
 def learning_rate(step: int, schedule: ScheduleConfig) -> float:
-    """The factor in [0, 1] by which every group's learning rate is multiplied at `step`."""
+    """The factor in [0, 1] by which every group's learning rate is multiplied at `step` (counted from 0)."""
     if step < schedule.warmup_steps:
         return (step + 1) / schedule.warmup_steps
 
-    length = max(1, schedule.total_steps - schedule.warmup_steps)
-    progress = min(1.0, (step - schedule.warmup_steps) / length)
+    past = step - schedule.warmup_steps
+    progress = min(1.0, past / schedule.decay_steps)
 
-    floor = schedule.min_factor
+    floor = schedule.min_ratio
     return floor + (1.0 - floor) * cosine(progress)

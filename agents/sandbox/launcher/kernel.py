@@ -1,0 +1,148 @@
+"""System calls that Python 3.11 has no name for. Each raises OSError. Linux 5.14 or newer, x86_64 and aarch64."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+CLONE_NEWTIME = 0x00000080
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 2
+
+MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_NOSUID = 0x2
+MOUNT_ATTR_NODEV = 0x4
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SECCOMP_MODE_FILTER = 2
+_CAPABILITY_VERSION_3 = 0x20080522
+_NUM_CAPABILITIES = 64
+
+# The same numbers on every architecture.
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
+_SYS_MOUNT_SETATTR = 442
+_OPEN_TREE_CLONE = 1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+_AT_RECURSIVE = 0x8000
+_AT_EMPTY_PATH = 0x1000
+_AT_FDCWD = -100
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_interpreter_held = ctypes.PyDLL(None, use_errno=True)
+_interpreter_held.syscall.restype = ctypes.c_long
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def _text(value: str) -> bytes:
+    return os.fsencode(value)
+
+
+def fork_into(flags: int) -> int:
+    """Like os.fork, with the child in new namespaces (CLONE_NEW*). Only for a process with a single thread.
+
+    The interpreter does not notice: the call keeps its lock, and what os.fork repairs in a child are other threads.
+    """
+    arguments = (ctypes.c_long(_SYS_CLONE[platform.machine()]), ctypes.c_ulong(flags | signal.SIGCHLD))
+    return _check(_interpreter_held.syscall(*arguments, *[ctypes.c_ulong(0)] * 4), "clone")
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    arguments = (_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options))
+    _check(_libc.mount(*arguments), target)
+
+
+def detach(target: str) -> None:
+    _check(_libc.umount2(_text(target), ctypes.c_int(MNT_DETACH)), target)
+
+
+def pivot_root(new: str, old: str) -> None:
+    _check(_libc.pivot_root(_text(new), _text(old)), "pivot_root")
+
+
+def open_tree(path: str) -> int:
+    """A detached copy of the mount tree at `path`, as a descriptor: it can be attached in another mount namespace."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    arguments = (ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(_text(path)), ctypes.c_long(flags))
+    return _check(_libc.syscall(ctypes.c_long(_SYS_OPEN_TREE), *arguments), path)
+
+
+def restrict_tree(tree: int, attributes: int) -> None:
+    """Adds MOUNT_ATTR_* to every mount of a tree."""
+    value = ctypes.create_string_buffer(struct.pack("=QQQQ", attributes, 0, 0, 0))
+    flags = ctypes.c_long(_AT_EMPTY_PATH | _AT_RECURSIVE)
+    arguments = (ctypes.c_long(tree), ctypes.c_char_p(b""), flags, value, ctypes.c_long(32))
+    _check(_libc.syscall(ctypes.c_long(_SYS_MOUNT_SETATTR), *arguments), "mount_setattr")
+
+
+def attach_tree(tree: int, target: str) -> None:
+    destination = (ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(_text(target)))
+    arguments = (ctypes.c_long(tree), ctypes.c_char_p(b""), *destination, ctypes.c_long(_MOVE_MOUNT_F_EMPTY_PATH))
+    _check(_libc.syscall(ctypes.c_long(_SYS_MOVE_MOUNT), *arguments), target)
+
+
+def _prctl(option: int, second: int = 0, third: int = 0) -> int:
+    arguments = (ctypes.c_ulong(second), ctypes.c_ulong(third), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    return int(_libc.prctl(ctypes.c_int(option), *arguments))
+
+
+def die_with_parent() -> None:
+    _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "PR_SET_PDEATHSIG")
+
+
+def set_dumpable(dumpable: bool) -> None:
+    _check(_prctl(_PR_SET_DUMPABLE, int(dumpable)), "PR_SET_DUMPABLE")
+
+
+def drop_capabilities() -> None:
+    """Empties the bounding, ambient, effective, permitted and inheritable sets, and forbids any gain by exec."""
+    for number in range(_NUM_CAPABILITIES):
+        if _prctl(_PR_CAPBSET_DROP, number) < 0:
+            break  # above the kernel's last capability
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
+    nothing = ctypes.create_string_buffer(struct.pack("=6I", *([0] * 6)))
+    _check(_libc.capset(header, nothing), "capset")
+    _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1), "PR_SET_NO_NEW_PRIVS")
+
+
+def install_filter(program: bytes) -> None:
+    """Installs a seccomp filter (struct sock_filter[], 8 bytes each) on the calling, single-threaded process."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    pointer = ctypes.create_string_buffer(header, len(header))
+    _check(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(pointer)), "PR_SET_SECCOMP")

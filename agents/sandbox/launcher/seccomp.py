@@ -1,0 +1,120 @@
+"""The system calls a sandboxed command may not make, as a seccomp filter.
+
+Everything else is allowed: the namespaces, not this list, are the wall. The list takes away what reaches the kernel
+through rarely used doors, what could build new namespaces inside (and so regain capabilities), what namespaces do not
+cover (vsock, keyrings, the clock), and memory that belongs to no process and so counts nowhere against the limit
+(memory files, System V memory and queues).
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+from agents.sandbox.launcher import kernel
+
+_LOAD_WORD = 0x20
+_JUMP_EQUAL = 0x15
+_JUMP_ANY_BIT = 0x45
+_JUMP_AT_LEAST = 0x35
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_KILL = 0x80000000
+_NUMBER, _ARCHITECTURE = 0, 4
+_X32_BIT = 0x40000000
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_COLUMN = {"x86_64": 0, "aarch64": 1}
+
+# name: (x86_64, aarch64); None where the architecture has no such call
+_NOT_PERMITTED: dict[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "chroot": (161, 51),
+    "clock_adjtime": (305, 266), "clock_settime": (227, 112), "delete_module": (176, 106), "fanotify_init": (300, 262),
+    "finit_module": (313, 273), "fsconfig": (431, 431), "fsmount": (432, 432), "fsopen": (430, 430),
+    "fspick": (433, 433), "init_module": (175, 105), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425), "ioperm": (173, None), "iopl": (172, None), "kcmp": (312, 272),
+    "kexec_file_load": (320, 294), "kexec_load": (246, 104), "keyctl": (250, 219), "lookup_dcookie": (212, 18),
+    "memfd_secret": (447, 447), "modify_ldt": (154, None), "mount": (165, 40), "mount_setattr": (442, 442),
+    "move_mount": (429, 429), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "open_tree": (428, 428),
+    "open_tree_attr": (467, 467), "perf_event_open": (298, 241), "pidfd_getfd": (438, 438), "pivot_root": (155, 41),
+    "process_madvise": (440, 440), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "ptrace": (101, 117), "quotactl": (179, 60), "quotactl_fd": (443, 443), "reboot": (169, 142),
+    "request_key": (249, 218), "setdomainname": (171, 162), "sethostname": (170, 161), "setns": (308, 268),
+    "settimeofday": (164, 170), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116),
+    "umount2": (166, 39), "unshare": (272, 97), "uselib": (134, None), "userfaultfd": (323, 282), "vhangup": (153, 58),
+}  # fmt: skip
+# Answered as if the kernel lacked them. After this answer the C library falls back from clone3 to clone, whose flags a
+# filter can read.
+_NOT_THERE: dict[str, tuple[int | None, int | None]] = {
+    "clone3": (435, 435), "memfd_create": (319, 279), "msgget": (68, 186), "shmget": (29, 194),
+}  # fmt: skip
+_CLONE, _IOCTL, _SOCKET = (56, 220), (16, 29), (41, 198)
+_NEW_NAMESPACE = (
+    kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
+)  # fmt: skip
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_UNIX_INET_INET6 = (1, 2, 10)
+_NETLINK, _NETLINK_ROUTE = 16, 0
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _answer(number: int) -> bytes:
+    return _instruction(_RETURN, _ERRNO | number)
+
+
+def _argument(index: int) -> bytes:
+    """Loads the low word of an argument: the kernel reads no more of the ones checked here."""
+    return _instruction(_LOAD_WORD, 16 + 8 * index)
+
+
+def _for_call(number: int, block: bytes) -> bytes:
+    """`block`, every path of which returns, for one call number; otherwise goes on behind it."""
+    return _instruction(_JUMP_EQUAL, number, 0, len(block) // 8) + block
+
+
+def _clone_block() -> bytes:
+    allow = _instruction(_RETURN, _ALLOW)
+    return _argument(0) + _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACE, 0, 1) + _answer(errno.EPERM) + allow
+
+
+def _ioctl_block() -> bytes:
+    refusals = b"".join(_instruction(_JUMP_EQUAL, code, 0, 1) + _answer(errno.EPERM) for code in _TERMINAL_INPUT)
+    return _argument(1) + refusals + _instruction(_RETURN, _ALLOW)
+
+
+def _socket_block() -> bytes:
+    allow, refuse = _instruction(_RETURN, _ALLOW), _answer(errno.EAFNOSUPPORT)
+    families = b"".join(_instruction(_JUMP_EQUAL, family, 0, 1) + allow for family in _UNIX_INET_INET6)
+    route_only = _argument(2) + _instruction(_JUMP_EQUAL, _NETLINK_ROUTE, 0, 1) + allow + refuse
+    return _argument(0) + families + _instruction(_JUMP_EQUAL, _NETLINK, 0, 4) + route_only + refuse
+
+
+def supported() -> bool:
+    return platform.machine() in _ARCHITECTURES
+
+
+def program() -> bytes:
+    """The filter for this machine's architecture. Raises KeyError where `supported` is false."""
+    machine = platform.machine()
+    column = _COLUMN[machine]
+    kill = _instruction(_RETURN, _KILL)
+    parts = [
+        _instruction(_LOAD_WORD, _ARCHITECTURE),
+        _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0) + kill,
+        _instruction(_LOAD_WORD, _NUMBER),
+    ]
+    if machine == "x86_64":
+        parts.append(_instruction(_JUMP_AT_LEAST, _X32_BIT, 0, 1) + kill)
+    for table, number in ((_NOT_PERMITTED, errno.EPERM), (_NOT_THERE, errno.ENOSYS)):
+        calls = (numbers[column] for numbers in table.values())
+        parts.extend(_for_call(call, _answer(number)) for call in calls if call is not None)
+    blocks = ((_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_SOCKET, _socket_block()))
+    parts.extend(_for_call(call[column], block) for call, block in blocks)
+    parts.append(_instruction(_RETURN, _ALLOW))
+    return b"".join(parts)

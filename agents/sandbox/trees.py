@@ -1,0 +1,276 @@
+"""Reading, copying and removing folders that untrusted code has filled. No link is ever followed.
+
+The caller makes sure that no process of the sandbox is alive meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from agents.sandbox.protocol import MAX_DEPTH, Change, ChangeKind, Exported
+from contracts.errors import UserInputError
+
+_OPAQUE = "user.overlay.opaque"
+_BLOCK_BYTES = 1 << 20
+
+
+class EntryKind(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    OTHER = "other"  # a socket, pipe or device, or a folder that cannot be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One path of a merged tree and the file on the host that holds it."""
+
+    path: str
+    kind: EntryKind
+    source: str
+    status: os.stat_result
+
+
+def merged(layers: Sequence[Path]) -> Iterator[Entry]:
+    """What an overlay of `layers` (top first) shows, folders before what is in them.
+
+    Kernel documentation, overlayfs: a character device 0/0 hides the name in all layers below; a folder with the
+    attribute overlay.opaque hides all folders of its name below. Raises UserInputError below MAX_DEPTH.
+    """
+    pending: list[tuple[str, list[str]]] = [("", [str(layer) for layer in layers])]
+    while pending:
+        prefix, folders = pending.pop()
+        if prefix.count("/") > MAX_DEPTH:
+            raise UserInputError(
+                f"folders in the workspace nest deeper than {MAX_DEPTH}", remedy="discard the workspace, or flatten it"
+            )
+        for name, sources in sorted(_by_name(folders).items()):
+            entry, below = _topmost(prefix + name, sources)
+            if entry is not None:
+                yield entry
+            if below:
+                pending.append((f"{prefix}{name}/", below))
+
+
+def _by_name(folders: Sequence[str]) -> dict[str, list[tuple[str, os.stat_result]]]:
+    names: dict[str, list[tuple[str, os.stat_result]]] = {}
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                names.setdefault(entry.name, []).append((entry.path, entry.stat(follow_symlinks=False)))
+    return names
+
+
+def _topmost(path: str, sources: Sequence[tuple[str, os.stat_result]]) -> tuple[Entry | None, list[str]]:
+    """The entry visible at `path`, if any, and the folders that are merged below it, top first."""
+    source, status = sources[0]
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
+        return None, []
+    kind = _kind(source, status)
+    entry = Entry(path=path, kind=kind, source=source, status=status)
+    if kind != EntryKind.FOLDER:
+        return entry, []
+    below: list[str] = []
+    for source, status in sources:
+        if _kind(source, status) != EntryKind.FOLDER:
+            break
+        below.append(source)
+        if _is_opaque(source):
+            break
+    return entry, below
+
+
+def _kind(source: str, status: os.stat_result) -> EntryKind:
+    if stat.S_ISREG(status.st_mode):
+        return EntryKind.FILE
+    if stat.S_ISLNK(status.st_mode):
+        return EntryKind.LINK
+    if stat.S_ISDIR(status.st_mode) and os.access(source, os.R_OK | os.X_OK, follow_symlinks=False):
+        return EntryKind.FOLDER
+    return EntryKind.OTHER
+
+
+def _is_opaque(folder: str) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE, follow_symlinks=False) == b"y"
+    except OSError:
+        return False
+
+
+def changes(before: Sequence[Path], after: Sequence[Path]) -> tuple[Change, ...]:
+    """Files and links that differ between two stacks of layers, sorted by path. Folders are not listed."""
+    old = {entry.path: entry for entry in merged(before) if entry.kind != EntryKind.FOLDER}
+    new = {entry.path: entry for entry in merged(after) if entry.kind != EntryKind.FOLDER}
+    found = [_change(path, ChangeKind.DELETED, old[path]) for path in old.keys() - new.keys()]
+    found += [_change(path, ChangeKind.ADDED, new[path]) for path in new.keys() - old.keys()]
+    both = old.keys() & new.keys()
+    found += [_change(path, ChangeKind.MODIFIED, new[path]) for path in both if not _same(old[path], new[path])]
+    return tuple(sorted(found, key=lambda change: change.path))
+
+
+def _change(path: str, kind: ChangeKind, entry: Entry) -> Change:
+    return Change(path=path, kind=kind, size_bytes=0 if kind == ChangeKind.DELETED else entry.status.st_size)
+
+
+def _same(left: Entry, right: Entry) -> bool:
+    if left.source == right.source:
+        return True
+    if left.kind != right.kind or left.status.st_size != right.status.st_size:
+        return False
+    if left.kind == EntryKind.LINK:
+        return os.readlink(left.source) == os.readlink(right.source)
+    executable = (left.status.st_mode ^ right.status.st_mode) & stat.S_IXUSR
+    return left.kind == EntryKind.FILE and not executable and _same_content(left.source, right.source)
+
+
+def _same_content(left: str, right: str) -> bool:
+    try:
+        with open(_open_regular(left), "rb") as one, open(_open_regular(right), "rb") as two:
+            while block := one.read(_BLOCK_BYTES):
+                if block != two.read(_BLOCK_BYTES):
+                    return False
+            return not two.read(1)
+    except PermissionError:
+        return False
+
+
+def _open_regular(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def export(layers: Sequence[Path], target: Path, max_bytes: int) -> Exported:
+    """See `Workspace.export`."""
+    if target.exists() or target.is_symlink():
+        raise UserInputError(f"{target} exists already", remedy="name a folder that does not exist")
+    target.mkdir(parents=True)
+    try:
+        return _export(layers, target, max_bytes)
+    except BaseException:
+        remove(target)
+        raise
+
+
+def _export(layers: Sequence[Path], target: Path, max_bytes: int) -> Exported:
+    size_bytes = files = 0
+    skipped, links = [], []
+    for entry in merged(layers):
+        place = target / entry.path
+        if entry.kind == EntryKind.FOLDER:
+            place.mkdir()
+        elif entry.kind == EntryKind.LINK:
+            links.append(entry)
+        elif entry.kind == EntryKind.OTHER:
+            skipped.append(entry.path)
+        else:
+            size_bytes += entry.status.st_size
+            if size_bytes > max_bytes:
+                raise UserInputError(
+                    f"the workspace holds more than {max_bytes} bytes",
+                    remedy="export with a larger max_bytes, or delete what is not needed",
+                )
+            try:
+                copy_file(entry.source, str(place), entry.status)
+                files += 1
+            except PermissionError:
+                skipped.append(entry.path)
+    lead_outside = _make_links(target, links)
+    return Exported(
+        files=files + len(links) - len(lead_outside),
+        size_bytes=size_bytes,
+        skipped=tuple(sorted([*skipped, *lead_outside])),
+    )
+
+
+def _make_links(target: Path, links: Sequence[Entry]) -> list[str]:
+    """Makes the links, then removes those that lead outside, until none is left that does."""
+    for link in links:
+        os.symlink(os.readlink(link.source), target / link.path)
+    inside = os.path.realpath(target)
+    outside: list[str] = []
+    kept = [link.path for link in links]
+    while lead_outside := [path for path in kept if not _stays_inside(target / path, inside)]:
+        for path in lead_outside:
+            (target / path).unlink()
+        outside += lead_outside
+        kept = [path for path in kept if path not in set(lead_outside)]
+    return outside
+
+
+def _stays_inside(link: Path, inside: str) -> bool:
+    if os.path.isabs(os.readlink(link)):
+        return False
+    try:
+        real = os.path.realpath(link)
+    except OSError:  # a loop, or too long
+        return False
+    return real == inside or real.startswith(inside + os.sep)
+
+
+def copy_file(source: str, target: str, status: os.stat_result) -> None:
+    """Content, permission bits without set-id, and times. Raises OSError."""
+    with open(_open_regular(source), "rb") as read, open(target, "xb") as write:
+        shutil.copyfileobj(read, write, _BLOCK_BYTES)
+        os.fchmod(write.fileno(), status.st_mode & 0o777)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def copy_tree(layers: Sequence[Path], target: Path, uid: int) -> None:
+    """A merged copy that keeps every link, owned by `uid`. Sockets, pipes and devices are left out."""
+    for entry in merged(layers):
+        place = str(target / entry.path)
+        if entry.kind == EntryKind.FOLDER:
+            os.mkdir(place, entry.status.st_mode & 0o777 | stat.S_IRWXU)
+        elif entry.kind == EntryKind.LINK:
+            os.symlink(os.readlink(entry.source), place)
+        elif entry.kind == EntryKind.FILE:
+            copy_file(entry.source, place, entry.status)
+        else:
+            continue
+        if uid != os.geteuid():
+            os.chown(place, uid, uid, follow_symlinks=False)
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder however deep it nests and whatever its permissions are: nothing is opened by a long path."""
+    os.chmod(folder, stat.S_IRWXU)
+    aside = _fresh_folder(folder)
+    pending = [str(folder)]
+    finished = []
+    for number in itertools.count():
+        if not pending:
+            break
+        current = pending.pop()
+        finished.append(current)
+        for entry in _entries(current):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+            elif entry.path != aside:
+                os.chmod(entry.path, stat.S_IRWXU)
+                pending.append(f"{aside}/{number}-{len(pending)}")
+                os.rename(entry.path, pending[-1])
+    for path in reversed(finished[1:]):
+        os.rmdir(path)
+    os.rmdir(aside)
+    os.rmdir(folder)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def _fresh_folder(parent: Path) -> str:
+    for number in itertools.count():
+        path = f"{parent}/.removed-{number}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, stat.S_IRWXU)
+            return path
+    raise AssertionError("an endless count has ended")

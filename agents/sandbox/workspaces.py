@@ -1,0 +1,239 @@
+"""Workspaces made of overlay layers, and the folder on disk that holds them.
+
+Nothing is mounted here: a layer is a plain folder, and the overlay exists only in the mount namespace of a running
+command, so a crash leaves folders and never a mount. The layout below `root`:
+
+    <owner>.lock        locked by the owning process and its launcher for as long as one of them lives; holds the name
+                        of their control group
+    <owner>/<layer>/fs  what the layer holds; <layer>/work belongs to the kernel
+
+A fork seals the writable layer, so that both sides read it, and gives each an empty one: its cost does not depend on
+the size of the workspace. Layers are counted and removed with their last user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.sandbox import trees
+from agents.sandbox.launcher import cgroups
+from agents.sandbox.protocol import Change, Exported, Reaped
+from contracts.errors import DiskFull, UserInputError
+
+MAX_LAYERS = 64  # the kernel takes 500; each look-up of a missing name asks every one of them
+
+
+@contextlib.contextmanager
+def disk_full_is_said() -> Iterator[None]:
+    """Turns "no space left" into DiskFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull("no space left for a sandbox workspace", remedy="free disk space and try again") from error
+
+
+class LayerStore:
+    """The layers of one owning process. `uid` owns their contents. Safe to use from several threads."""
+
+    def __init__(self, root: Path, uid: int) -> None:
+        self._uid = uid
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._users: Counter[str] = Counter()
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.owner, self.lock_descriptor = _lock_new_owner(root)
+        self.folder = root / self.owner
+        self.folder.mkdir(mode=0o711)
+        self._lock_file = root / f"{self.owner}.lock"
+
+    def path(self, layer: str) -> Path:
+        return self.folder / layer / "fs"
+
+    def paths(self, layers: Sequence[str]) -> list[Path]:
+        return [self.path(layer) for layer in layers]
+
+    def new(self) -> str:
+        """An empty layer with no user yet."""
+        with self._lock:
+            layer = str(next(self._numbers))
+        with disk_full_is_said():
+            for name in (layer, f"{layer}/fs", f"{layer}/work"):
+                os.mkdir(self.folder / name, 0o755)
+                if self._uid != os.geteuid():
+                    os.chown(self.folder / name, self._uid, self._uid)
+        return layer
+
+    def new_copy(self, sources: Sequence[Path]) -> str:
+        """A layer with a merged copy of `sources`, top first."""
+        layer = self.new()
+        with disk_full_is_said():
+            trees.copy_tree(sources, self.path(layer), self._uid)
+        return layer
+
+    def hold(self, layers: Sequence[str]) -> None:
+        with self._lock:
+            self._users.update(layers)
+
+    def release(self, layers: Sequence[str]) -> None:
+        with self._lock:
+            self._users.subtract(layers)
+            unused = [layer for layer in set(layers) if self._users[layer] <= 0]
+            for layer in unused:
+                del self._users[layer]
+        for layer in unused:
+            trees.remove(self.folder / layer)
+
+    def close(self) -> None:
+        if self.folder.exists():
+            trees.remove(self.folder)
+            self._lock_file.unlink()
+            os.close(self.lock_descriptor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Layer names: those that are only read, top first, the writable one, and those a diff compares with."""
+
+    lowers: tuple[str, ...]
+    upper: str
+    base: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.lowers, self.upper, *self.base)
+
+
+class LayeredSnapshot:
+    """An immutable stack of layers; see `protocol.Snapshot`. A fork is of the kind of workspace it was taken of."""
+
+    def __init__(self, kind: type[LayeredWorkspace], store: LayerStore, stack: Stack) -> None:
+        self.id = f"snapshot-{stack.upper}"
+        self._kind, self._store = kind, store
+        self._lowers, self._base = stack.lowers, stack.base
+        self._discarded = False
+        store.hold((*self._lowers, *self._base))
+
+    def fork(self) -> LayeredWorkspace:
+        if self._discarded:
+            raise UserInputError(f"{self.id} was discarded", remedy="take a new snapshot")
+        return self._kind(self._store, self._lowers, self._base)
+
+    def discard(self) -> None:
+        if not self._discarded:
+            self._discarded = True
+            self._store.release((*self._lowers, *self._base))
+
+
+class LayeredWorkspace:
+    """A stack of layers, the top one writable; see `protocol.Workspace`."""
+
+    def __init__(self, store: LayerStore, lowers: tuple[str, ...], base: tuple[str, ...]) -> None:
+        self._store = store
+        self._busy = threading.Lock()
+        self._discarded = False
+        self._stack = self._new_stack(lowers, base)
+        self.id = f"workspace-{self._stack.upper}"
+        store.hold(self._stack.all)
+
+    def _new_stack(self, lowers: tuple[str, ...], base: tuple[str, ...]) -> Stack:
+        return Stack(lowers=lowers, upper=self._store.new(), base=base)
+
+    @property
+    def store(self) -> LayerStore:
+        return self._store
+
+    @contextlib.contextmanager
+    def occupied(self) -> Iterator[Stack]:
+        """The stack, for one user at a time. Raises UserInputError when busy or discarded."""
+        if not self._busy.acquire(blocking=False):
+            raise UserInputError(f"{self.id} is busy with a command", remedy="wait for it, or fork before you start it")
+        try:
+            if self._discarded:
+                raise UserInputError(f"{self.id} was discarded", remedy="create or fork a new workspace")
+            yield self._stack
+        finally:
+            self._busy.release()
+
+    def snapshot(self) -> LayeredSnapshot:
+        with self.occupied():
+            return LayeredSnapshot(type(self), self._store, self._sealed())
+
+    def fork(self) -> LayeredWorkspace:
+        with self.occupied():
+            stack = self._sealed()
+            return type(self)(self._store, stack.lowers, stack.base)
+
+    def diff(self) -> tuple[Change, ...]:
+        with self.occupied() as stack:
+            now = (stack.upper, *stack.lowers)
+            return trees.changes(self._store.paths(stack.base), self._store.paths(now))
+
+    def export(self, target: Path, *, max_bytes: int = 1 << 30) -> Exported:
+        with self.occupied() as stack, disk_full_is_said():
+            return trees.export(self._store.paths((stack.upper, *stack.lowers)), target, max_bytes)
+
+    def discard(self) -> None:
+        if self._discarded:
+            return
+        with self.occupied() as stack:
+            self._discarded = True
+            self._store.release(stack.all)
+
+    def _sealed(self) -> Stack:
+        """The stack after what was written has moved to a layer that is only read from now on."""
+        stack = self._stack
+        if any(self._store.path(stack.upper).iterdir()):
+            lowers: tuple[str, ...] = (stack.upper, *stack.lowers)
+            if len(lowers) > MAX_LAYERS:
+                lowers = (self._store.new_copy(self._store.paths(lowers)),)
+            self._stack = self._new_stack(lowers, stack.base)
+            self._store.hold(self._stack.all)
+            self._store.release(stack.all)
+        return self._stack
+
+
+def reap(root: Path) -> Reaped:
+    """Removes the folders and control groups of owners that died without closing."""
+    owners = folders = 0
+    for lock_file in sorted(root.glob("*.lock")):
+        with contextlib.suppress(FileNotFoundError), open(lock_file, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # the owner, or what it started, is alive
+            folder = lock_file.with_suffix("")
+            if group := file.read().decode():
+                cgroups.remove_parent(group)
+            if folder.exists():
+                folders += sum(1 for _ in folder.iterdir())
+                trees.remove(folder)
+            lock_file.unlink()
+            owners += 1
+    return Reaped(owners=owners, folders=folders)
+
+
+def _lock_new_owner(root: Path) -> tuple[str, int]:
+    """A new owner's name and the descriptor of its lock file, which appears locked: no reaper can come between."""
+    hidden = root / f".new-{os.getpid()}-{threading.get_ident()}"
+    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        for number in itertools.count():
+            owner = f"owner-{os.getpid()}-{number}"
+            with contextlib.suppress(FileExistsError):
+                os.link(hidden, root / f"{owner}.lock")
+                return owner, descriptor
+    finally:
+        hidden.unlink()
+    raise AssertionError("an endless count has ended")

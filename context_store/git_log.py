@@ -1,0 +1,192 @@
+"""Reads a git history by subprocess: commits in topological order with their hunks, and file contents."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from contracts.errors import EnvironmentFault, RepositoryError
+
+_OPTIONS = ["-c", "core.quotePath=false", "-c", "log.showSignature=false", "-c", "color.ui=never"]
+_LOG = [
+    "log", "--all", "HEAD", "--topo-order", "--reverse", "--ignore-missing", "--stdin",
+    "--format=%x01%H%x02%P%x02%an%x02%ct%x02%s",
+    "-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/",
+]  # fmt: skip
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+MAX_HUNK_CHARACTERS = 65_536
+
+
+@dataclass(kw_only=True)
+class RawHunk:
+    """One hunk, or (all numbers 0) a change without lines: a rename, a mode, a binary file."""
+
+    old_path: str
+    path: str
+    old_start: int = 0
+    old_lines: int = 0
+    new_start: int = 0
+    new_lines: int = 0
+    text: str = ""
+
+
+@dataclass(kw_only=True)
+class RawCommit:
+    """Merges carry no hunks: what they bring is in the commits they join."""
+
+    hash: str
+    parents: tuple[str, ...]
+    author: str
+    committed_at: float
+    subject: str
+    hunks: list[RawHunk] = field(default_factory=list)
+
+
+def check_repository(repository: Path) -> None:
+    """Raises RepositoryError unless `repository` is a readable git repository with at least one commit."""
+    if not repository.is_dir():
+        raise RepositoryError(f"{repository} does not exist", remedy="give the path of the project's git repository")
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(repository), "rev-parse", "--verify", "HEAD^{commit}"], capture_output=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise EnvironmentFault("git is not installed", remedy="install git (Debian: apt-get install git)") from error
+    if done.returncode != 0:
+        raise _broken(repository, done.stderr.decode(errors="replace"))
+
+
+def read_log(repository: Path, known: Sequence[str]) -> Iterator[RawCommit]:
+    """Commits of all branches that are neither in `known` nor ancestors of them, parents first.
+
+    Raises RepositoryError when git stops halfway; what was yielded before is sound.
+    """
+    command = ["git", "-C", str(repository), *_OPTIONS, *_LOG]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("".join(f"^{commit}\n" for commit in known).encode())
+        process.stdin.close()
+        complete: RawCommit | None = None  # the last one may be cut off; it counts only when git ended well
+        for commit in _parse(process.stdout):
+            if complete is not None:
+                yield complete
+            complete = commit
+        message = process.stderr.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise _broken(repository, message)
+    if complete is not None:
+        yield complete
+
+
+def read_files(repository: Path, names: Sequence[str]) -> dict[str, str]:
+    """Contents of `commit:path` names; those that do not exist are left out."""
+    names = [name for name in names if "\n" not in name]
+    command = ["git", "-C", str(repository), "cat-file", "--batch"]
+    asked = "".join(f"{name}\n" for name in names).encode()
+    output = subprocess.run(command, input=asked, capture_output=True, check=False).stdout
+    contents: dict[str, str] = {}
+    position = 0
+    for name in names:
+        line, _, _ = output[position:].partition(b"\n")
+        position += len(line) + 1
+        if line.endswith(b" missing") or not line:
+            continue
+        size = int(line.split()[-1])
+        contents[name] = output[position : position + size].decode(errors="replace")
+        position += size + 1
+    return contents
+
+
+def _broken(repository: Path, message: str) -> RepositoryError:
+    lines = message.strip().splitlines() or ["git failed"]
+    return RepositoryError(
+        f"{repository} is not a usable git repository: {lines[0]}",
+        remedy="check it with `git -C PATH log` and `git -C PATH fsck`; a repository needs at least one commit",
+    )
+
+
+def _parse(lines: IO[bytes]) -> Iterator[RawCommit]:
+    commit: RawCommit | None = None
+    hunk = RawHunk(old_path="", path="")
+    for line in lines:
+        if line.startswith(b"\x01"):
+            if commit is not None:
+                yield _finished(commit)
+            commit = _commit_of(line)
+        elif commit is None:
+            continue
+        elif line.startswith(b"diff --git "):
+            hunk = RawHunk(old_path="", path=_path_of(line.rpartition(b" b/")[2]))
+            commit.hunks.append(hunk)
+        elif match := _HUNK.match(line):
+            hunk = _next_hunk(commit, hunk, match)
+            hunk.text = "".join(_body(lines, hunk))
+        else:
+            _file_line(hunk, line)
+    if commit is not None:
+        yield _finished(commit)
+
+
+def _commit_of(line: bytes) -> RawCommit:
+    fields = line[1:].decode(errors="replace").rstrip("\n").split("\x02", 4)
+    return RawCommit(
+        hash=fields[0],
+        parents=tuple(fields[1].split()),
+        author=fields[2],
+        committed_at=float(fields[3]),
+        subject=fields[4],
+    )
+
+
+def _next_hunk(commit: RawCommit, hunk: RawHunk, match: re.Match[bytes]) -> RawHunk:
+    """The file's first hunk fills the one its header opened; further ones are added."""
+    if hunk.old_lines or hunk.new_lines:
+        hunk = RawHunk(old_path=hunk.old_path, path=hunk.path)
+        commit.hunks.append(hunk)
+    hunk.old_start, hunk.new_start = int(match[1]), int(match[3])
+    hunk.old_lines = 1 if match[2] is None else int(match[2])
+    hunk.new_lines = 1 if match[4] is None else int(match[4])
+    return hunk
+
+
+def _body(lines: IO[bytes], hunk: RawHunk) -> Iterator[str]:
+    """Exactly the lines the hunk's header announces, whatever they look like."""
+    room = MAX_HUNK_CHARACTERS
+    for _ in range(hunk.old_lines + hunk.new_lines):
+        text = next(lines, b"").decode(errors="replace")
+        if room > 0:
+            yield text[:room]
+        room -= len(text)
+    if room < 0:
+        yield f"\n[{-room} characters left out]\n"
+
+
+def _file_line(hunk: RawHunk, line: bytes) -> None:
+    """Lines between a file's header and its hunks."""
+    if line.startswith(b"--- a/"):
+        hunk.old_path = _path_of(line[6:])
+    elif line.startswith(b"+++ b/"):
+        hunk.path = _path_of(line[6:])
+    elif line.startswith((b"rename from ", b"copy from ")):
+        hunk.old_path = _path_of(line.partition(b" from ")[2])
+        hunk.text += line.decode(errors="replace")
+    elif line.startswith((b"rename to ", b"copy to ", b"old mode", b"new mode", b"Binary files")):
+        hunk.text += line.decode(errors="replace")
+
+
+def _path_of(raw: bytes) -> str:
+    return raw.decode(errors="replace").rstrip("\n").rstrip("\t")
+
+
+def _finished(commit: RawCommit) -> RawCommit:
+    for hunk in commit.hunks:
+        hunk.path = hunk.path or hunk.old_path
+        hunk.old_path = hunk.old_path or hunk.path
+    return commit

@@ -1,0 +1,128 @@
+"""Case files and what was ruled out. `content_key` is the hash by which a row is stored once."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
+
+from context_store.models.base import Base, CanonicalJson, EvidenceList, UnixTime, Word, Words
+from context_store.records import Evidence, Json
+from contracts.enums import CauseKind, DiagnosticKind, InvestigationState, Scope, Verdict
+from contracts.events import Scalar
+
+
+class AnomalyRow(Base):
+    __tablename__ = "anomaly"
+
+    id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
+    content_key: Mapped[str] = mapped_column(sa.Text, unique=True)
+    run_id: Mapped[str] = mapped_column(sa.ForeignKey("run.id"), index=True)
+    kind: Mapped[str] = mapped_column(sa.Text)
+    series: Mapped[tuple[str, ...]] = mapped_column(Words)
+    onset_lo: Mapped[int] = mapped_column(sa.BigInteger)
+    onset_hi: Mapped[int] = mapped_column(sa.BigInteger)
+    severity: Mapped[float] = mapped_column(sa.Double)
+    statement: Mapped[str] = mapped_column(sa.Text)
+    evidence: Mapped[Evidence] = mapped_column(EvidenceList)
+    probe: Mapped[Json] = mapped_column(CanonicalJson)
+
+
+class InvestigationRow(Base):
+    __tablename__ = "investigation"
+
+    id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    run_id: Mapped[str] = mapped_column(sa.ForeignKey("run.id"), index=True)
+    title: Mapped[str] = mapped_column(sa.Text)
+    state: Mapped[InvestigationState] = mapped_column(Word(InvestigationState))
+    verdict: Mapped[Verdict | None] = mapped_column(Word(Verdict))
+    scope: Mapped[Scope | None] = mapped_column(Word(Scope))
+    statement: Mapped[str] = mapped_column(sa.Text)
+    cause_kind: Mapped[CauseKind | None] = mapped_column(Word(CauseKind))
+    round: Mapped[int]
+    opened_at: Mapped[float] = mapped_column(UnixTime)
+    report: Mapped[str] = mapped_column(sa.Text)
+
+
+class InvestigationAnomalyRow(Base):
+    __tablename__ = "investigation_anomaly"
+
+    investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), primary_key=True)
+    anomaly_id: Mapped[int] = mapped_column(sa.ForeignKey("anomaly.id"), primary_key=True)
+
+
+class SuspectRow(Base):
+    __tablename__ = "suspect"
+
+    investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    cause_kind: Mapped[CauseKind] = mapped_column(Word(CauseKind))
+    title: Mapped[str] = mapped_column(sa.Text)
+    commits: Mapped[tuple[str, ...]] = mapped_column(Words)
+    evidence: Mapped[Evidence] = mapped_column(EvidenceList)
+    score: Mapped[float] = mapped_column(sa.Double)
+    rank: Mapped[int]
+    status: Mapped[Verdict | None] = mapped_column(Word(Verdict))
+    reason: Mapped[str] = mapped_column(sa.Text)
+
+
+class DiagnosticRow(Base):
+    __tablename__ = "diagnostic"
+
+    investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    ordinal: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), unique=True)
+    kind: Mapped[DiagnosticKind] = mapped_column(Word(DiagnosticKind))
+    label: Mapped[str] = mapped_column(sa.Text)
+    suspect_keys: Mapped[tuple[str, ...]] = mapped_column(Words)
+    run_id: Mapped[str] = mapped_column(sa.Text)
+    effect_key: Mapped[str] = mapped_column(sa.Text)
+    measure: Mapped[float | None] = mapped_column(sa.Double)
+    reading: Mapped[str] = mapped_column(sa.Text)
+
+
+class VerdictRow(Base):
+    __tablename__ = "verdict"
+
+    id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
+    content_key: Mapped[str] = mapped_column(sa.Text, unique=True)
+    investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), index=True)
+    verdict: Mapped[Verdict] = mapped_column(Word(Verdict))
+    scope: Mapped[Scope] = mapped_column(Word(Scope))
+    suspect_keys: Mapped[tuple[str, ...]] = mapped_column(Words)
+    num_reruns: Mapped[int]
+    effect: Mapped[float | None] = mapped_column(sa.Double)
+    interval_lo: Mapped[float | None] = mapped_column(sa.Double)
+    interval_hi: Mapped[float | None] = mapped_column(sa.Double)
+    statement: Mapped[str] = mapped_column(sa.Text)
+    would_overturn: Mapped[str] = mapped_column(sa.Text)
+    evidence: Mapped[Evidence] = mapped_column(EvidenceList)
+
+
+class NegativeRow(Base):
+    """`words` is the normalised text that is searched (context_store.negatives)."""
+
+    __tablename__ = "negative_result"
+    __table_args__ = (
+        sa.Index(None, "search", postgresql_using="gin"),
+        sa.CheckConstraint("cardinality(evidence) > 0", name="negative_result_has_evidence"),
+    )
+
+    id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
+    content_key: Mapped[str] = mapped_column(sa.Text, unique=True)
+    project_id: Mapped[str | None] = mapped_column(sa.ForeignKey("project.id"), index=True)
+    investigation_id: Mapped[str | None] = mapped_column(sa.ForeignKey("investigation.id"), index=True)
+    claim: Mapped[str] = mapped_column(sa.Text)
+    intervention: Mapped[str] = mapped_column(sa.Text)
+    context: Mapped[dict[str, Scalar]] = mapped_column(CanonicalJson)
+    expected: Mapped[str] = mapped_column(sa.Text)
+    observed: Mapped[str] = mapped_column(sa.Text)
+    reason_class: Mapped[str] = mapped_column(sa.Text)
+    reason: Mapped[str] = mapped_column(sa.Text)
+    evidence: Mapped[Evidence] = mapped_column(EvidenceList)
+    reopen_if: Mapped[str] = mapped_column(sa.Text)
+    actor: Mapped[str] = mapped_column(sa.Text)
+    words: Mapped[str] = mapped_column(sa.Text)
+    search: Mapped[str] = mapped_column(
+        TSVECTOR, sa.Computed("to_tsvector('english'::regconfig, words)", persisted=True)
+    )

@@ -1,0 +1,41 @@
+"""Projects: source trees with a recipe."""
+
+from __future__ import annotations
+
+import builtins
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from context_store.database import Database
+from context_store.models import ProjectRow
+from context_store.records import Project
+from contracts.errors import NotFound
+
+
+class Projects:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, project: Project) -> Project:
+        """Store it, or replace what was stored under its id."""
+        values = {"path": project.path, "entry": project.entry, "backend": project.backend}
+        statement = insert(ProjectRow).values(id=project.id, **values)
+        with self._database.begin() as connection:
+            connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values))
+        return project
+
+    def get(self, project_id: str) -> Project:
+        """Raises NotFound."""
+        with self._database.begin() as connection:
+            row = connection.execute(_SELECT.where(ProjectRow.id == project_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no project '{project_id}'", remedy="`lathe runs` shows the projects that have runs")
+        return Project(**row._mapping)
+
+    def list(self) -> builtins.list[Project]:
+        with self._database.begin() as connection:
+            return [Project(**row._mapping) for row in connection.execute(_SELECT.order_by(ProjectRow.id))]
+
+
+_SELECT = sa.select(ProjectRow.__table__)

@@ -1,0 +1,109 @@
+"""Case files, and what was ruled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from context_store.records.types import Evidence, Json
+from contracts.enums import CauseKind, DiagnosticKind, InvestigationState, Scope, Verdict
+from contracts.events import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anomaly:
+    """A detector's finding. `onset` is an inclusive step interval; `probe` says how to measure it on another run."""
+
+    run_id: str
+    kind: str
+    series: tuple[str, ...]
+    onset: tuple[int, int]
+    severity: float
+    statement: str
+    evidence: Evidence
+    probe: Json = field(default_factory=dict)
+    id: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Investigation:
+    """The case file of one or more anomalies. `round` counts the loop's proposals so far."""
+
+    id: str
+    run_id: str
+    anomaly_ids: tuple[int, ...]
+    title: str
+    state: InvestigationState
+    verdict: Verdict | None
+    scope: Scope | None
+    statement: str
+    cause_kind: CauseKind | None
+    round: int
+    opened_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A change or circumstance that could explain the anomaly. `status` None: not decided yet."""
+
+    investigation_id: str
+    key: str
+    cause_kind: CauseKind
+    title: str
+    commits: tuple[str, ...]
+    evidence: Evidence
+    score: float
+    rank: int
+    status: Verdict | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+    """A repeatable execution for or against suspects. `measure` None until it was read."""
+
+    investigation_id: str
+    key: str
+    kind: DiagnosticKind
+    label: str
+    suspect_keys: tuple[str, ...]
+    run_id: str
+    effect_key: str
+    measure: float | None = None
+    reading: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictRecord:
+    """A verdict never stands without its scope. `effect` and `interval` in the unit of the probe's measure."""
+
+    investigation_id: str
+    verdict: Verdict
+    scope: Scope
+    suspect_keys: tuple[str, ...]
+    num_reruns: int
+    effect: float | None
+    interval: tuple[float, float] | None
+    statement: str
+    would_overturn: str
+    evidence: Evidence
+    id: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativeResult:
+    """What was tried or suspected, in which context, what happened, why it failed, what would reopen it (R801-2.5)."""
+
+    claim: str
+    intervention: str
+    context: Mapping[str, Scalar]
+    expected: str
+    observed: str
+    reason_class: str
+    reason: str
+    evidence: Evidence
+    reopen_if: str
+    investigation_id: str | None
+    actor: str
+    project_id: str | None = None  # None: that of the investigation's run
+    id: int = 0

@@ -1,0 +1,71 @@
+"""The store: one component per area over one database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from context_store.activity import ActivityFeed
+from context_store.budgets import Budgets
+from context_store.code import Code
+from context_store.database import Database
+from context_store.effects import Effects
+from context_store.ingest import Ingest
+from context_store.knowledge import Knowledge
+from context_store.ledger import Ledger
+from context_store.negatives import Negatives
+from context_store.projects import Projects
+from context_store.proposals import Proposals
+from context_store.runs import Runs
+from context_store.schema import check_version
+from context_store.series import SeriesStore
+from context_store.timeline import Timeline
+from context_store.tokens import Tokens
+
+
+class Store:
+    """Everything Lathe remembers. Safe to use from several threads; several processes may share one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.url = database.url
+        self.projects = Projects(database)
+        self.runs = Runs(database)
+        self.series = SeriesStore(database)
+        self.ingest = Ingest(database)
+        self.timeline = Timeline(database)
+        self.code = Code(database)
+        self.knowledge = Knowledge(database)
+        self.negatives = Negatives(database)
+        self.proposals = Proposals(database)
+        self.effects = Effects(database)
+        self.budgets = Budgets(database)
+        self.ledger = Ledger(database)
+        self.activity = ActivityFeed(database)
+        self.tokens = Tokens(database)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Store:
+    """Open a migrated database given by a libpq url.
+
+    `clock` stamps what arrives without a time of its own. Raises DatabaseUnavailable when nothing answers and
+    DatabaseVersionError when the schema is not the one of this version.
+    """
+    database = Database(url, clock=clock)
+    try:
+        check_version(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database)

@@ -1,0 +1,63 @@
+"""Step-indexed changes and happenings of a run."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import Collection
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from context_store.database import Database
+from context_store.models import TimelineRow
+from context_store.records import TimelineEvent
+from contracts.enums import TimelineKind
+
+
+class Timeline:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, event: TimelineEvent) -> TimelineEvent:
+        """Idempotent by (run, segment, step, kind, title). An `at` of 0 becomes now. Raises NotFound for the run."""
+        event = event if event.at else dataclasses.replace(event, at=self._database.clock())
+        with self._database.begin() as connection:
+            add_events(connection, [event])
+            row = connection.execute(
+                sa.select(TimelineRow.__table__).where(
+                    TimelineRow.run_id == event.run_id,
+                    TimelineRow.segment == event.segment,
+                    TimelineRow.step == event.step,
+                    TimelineRow.kind == event.kind,
+                    TimelineRow.title == event.title,
+                )
+            ).one()
+        return TimelineEvent(**row._mapping)
+
+    def list(
+        self,
+        run_id: str,
+        lo: int | None = None,
+        hi: int | None = None,
+        kinds: Collection[TimelineKind] | None = None,
+    ) -> builtins.list[TimelineEvent]:
+        """Ascending by (segment, step); `lo` and `hi` are inclusive."""
+        query = sa.select(TimelineRow.__table__).where(TimelineRow.run_id == run_id)
+        if lo is not None:
+            query = query.where(TimelineRow.step >= lo)
+        if hi is not None:
+            query = query.where(TimelineRow.step <= hi)
+        if kinds is not None:
+            query = query.where(TimelineRow.kind.in_(kinds))
+        with self._database.begin() as connection:
+            rows = connection.execute(query.order_by(TimelineRow.segment, TimelineRow.step, TimelineRow.id))
+            return [TimelineEvent(**row._mapping) for row in rows]
+
+
+def add_events(connection: sa.Connection, events: Collection[TimelineEvent]) -> None:
+    """Insert those that are not there yet."""
+    if not events:
+        return
+    rows = [{f.name: getattr(e, f.name) for f in dataclasses.fields(e) if f.name != "id"} for e in events]
+    connection.execute(insert(TimelineRow).on_conflict_do_nothing(), rows)

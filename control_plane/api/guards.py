@@ -1,0 +1,57 @@
+"""What every request passes first: only loopback names as Host (against DNS rebinding), and a limited body."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from control_plane.api.problems import problem
+
+MAX_BODY_BYTES = 256 * 1024
+_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class Guards:
+    """ASGI middleware; answers with a problem instead of passing the request on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if headers.get("host", "").rpartition(":")[0] not in _HOSTS and headers.get("host") not in _HOSTS:
+            refusal = problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown host", "use the address that `lathe up` printed")
+            await refusal(scope, receive, send)
+        elif not length.isdigit() or int(length) > MAX_BODY_BYTES:
+            await _too_large()(scope, receive, send)
+        else:
+            await self._limited(scope, receive, send)
+
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body before the app does; it is small by now or refused."""
+        messages: list[Message] = []
+        size = 0
+        while not messages or messages[-1].get("more_body", False):
+            messages.append(await receive())
+            size += len(messages[-1].get("body", b""))
+            if size > MAX_BODY_BYTES:
+                await _too_large()(scope, receive, send)
+                return
+        read = iter(messages)
+
+        async def replay() -> Message:
+            return next(read, None) or await receive()
+
+        await self._app(scope, replay, send)
+
+
+def _too_large() -> ASGIApp:
+    return problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MAX_BODY_BYTES} bytes", "send less at once"
+    )

@@ -1,0 +1,49 @@
+"""The live feed: pages of it, and server-sent events `progress`, `finding`, `approval`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from context_store import Store
+from context_store.records import Activity
+from control_plane.api.access import StoreDep
+from control_plane.api.answer import Answer
+from control_plane.encoding import dumps
+
+router = APIRouter(tags=["activity"])
+_POLL_S = 0.3
+
+
+@router.get("/activity")
+def activity(
+    store: StoreDep, after: Annotated[int, Query(ge=0)] = 0, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+) -> Answer:
+    """Messages with an id above `after`, ascending."""
+    return Answer({"activity": store.activity.after(after, limit=limit)})
+
+
+@router.get("/events", response_class=EventSourceResponse)
+async def events(
+    request: Request,
+    store: StoreDep,
+    after: Annotated[int, Query(ge=0)] = 0,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> EventSourceResponse:
+    """Everything above `after` (or the header Last-Event-ID) and then what happens, until the client leaves."""
+    return EventSourceResponse(_follow(request, store, last_event_id if last_event_id is not None else after))
+
+
+async def _follow(request: Request, store: Store, last: int) -> AsyncIterator[ServerSentEvent]:
+    while not await request.is_disconnected():
+        found: list[Activity] = await run_in_threadpool(store.activity.after, last)
+        for each in found:
+            last = each.id
+            yield ServerSentEvent(data=dumps(each), event=each.kind, id=str(each.id))
+        if not found:
+            await asyncio.sleep(_POLL_S)

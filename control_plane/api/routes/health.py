@@ -1,0 +1,50 @@
+"""GET /health: one sentence for a person who just looked."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter
+
+from context_store import Store
+from context_store.records import Run
+from contracts.enums import InvestigationState, ProposalState, RunRole, RunState
+from control_plane.api.access import PrincipalDep, StoreDep
+from control_plane.api.answer import Answer
+
+router = APIRouter(tags=["health"])
+_RECENT = 50
+
+
+@router.get("/health")
+def health(store: StoreDep, principal: PrincipalDep) -> Answer:
+    """`ok` is false while an anomaly is open or a person is needed; `needs_you` counts open proposals."""
+    needs_you = len(store.proposals.list(state=ProposalState.OPEN))
+    trainings = store.runs.list(role=RunRole.TRAINING, limit=_RECENT)
+    running = [run for run in trainings if run.state == RunState.RUNNING]
+    open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
+    return Answer(
+        {
+            "ok": not (needs_you or open_cases),
+            "sentence": _sentence(store, needs_you, trainings, running),
+            "needs_you": needs_you,
+            "running": running,
+            "version": version("lathe"),
+            "principal": principal,
+        }
+    )
+
+
+def _sentence(store: Store, needs_you: int, trainings: list[Run], running: list[Run]) -> str:
+    if needs_you:
+        return "One proposal waits for you." if needs_you == 1 else f"{needs_you} proposals wait for you."
+    open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
+    if open_cases:
+        return f"Something is wrong and being looked into: {open_cases[0].title}"
+    if running:
+        names = ", ".join(f"{run.name} (step {run.last_step})" for run in running[:3])
+        return f"Training goes on and nothing is wrong: {names}"
+    if not trainings:
+        return "No training yet. Begin one with: lathe train PROJECT"
+    failed = trainings[0].state == RunState.FAILED
+    return f"The last training failed: {trainings[0].message}" if failed else "Nothing runs, and nothing waits for you."

@@ -1,0 +1,227 @@
+"""One segment as a process: start it, watch it, say how it ended. Knows nothing about Ray.
+
+The segment folder holds `launch.json`, `lock` (held while the training or its watcher lives), `stop` (somebody asks it
+to stop) and `stdout.txt`, `stderr.txt`. The lock makes a second process for the same segment impossible.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from contracts.backend import Launch, Outcome
+from contracts.errors import BackendFailure, DiskFull, LatheError
+from contracts.events import Event, Finished, SegmentStarted, decode, segment_folder
+
+_POLL_S = 0.05
+_TAIL_BYTES = 1 << 16
+_MACHINE_FAULT = 3  # exit status of trainer.child
+_KEPT_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+
+
+def request_stop(launch: Launch) -> None:
+    """Ask whoever runs the segment to stop it; works from any process on this file system."""
+    _stop_file(launch).touch()
+
+
+def withdraw_stop(launch: Launch) -> None:
+    """Undo `request_stop`, before the segment is started again."""
+    _stop_file(launch).unlink(missing_ok=True)
+
+
+def is_running(run_folder: Path, segment: int) -> bool:
+    """True while a process holds the segment."""
+    with suppress(FileNotFoundError), _lock_path(run_folder, segment).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def touch_lock(run_folder: Path, segment: int) -> None:
+    """Note that somebody means to run the segment now."""
+    _lock_path(run_folder, segment).touch()
+
+
+def is_abandoned(run_folder: Path, segment: int, before: float) -> bool:
+    """True when the segment did not end by itself, nobody holds it, and nothing happened in it since `before`."""
+    folder = segment_folder(run_folder, segment)
+    times = [path.stat().st_mtime for path in (folder / "lock", folder / "events.log") if path.exists()]
+    quiet = max(times, default=0.0) < before
+    return quiet and not is_running(run_folder, segment) and finished_event(run_folder, segment) is None
+
+
+def finished_event(run_folder: Path, segment: int) -> Finished | None:
+    """The last event of a segment that ended by itself, else None."""
+    event = _last_event(run_folder, segment)
+    return event if isinstance(event, Finished) else None
+
+
+def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
+    """Run the launch to its end, or continue it where a crash or failure left it.
+
+    A segment that completed or was stopped is not run again. A fault of the machine (exit status 3 of the training)
+    gives the outcome `died`, because it says nothing about the training.
+    """
+    started = time.monotonic()
+    folder = segment_folder(launch.folder, launch.segment)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _held(launch) as lock:
+            done = finished_event(launch.folder, launch.segment)
+            if done is not None and done.reason != "failed":
+                return _outcome(launch, done.step, done.reason, done.message, done.remedy)
+            _write_launch(folder, launch)
+            process = _start(launch, folder, lock)
+            status, cpu_s = _watch(process, launch, cancel_grace_s)
+            return _read_end(launch, status, cpu_s=cpu_s, wall_s=time.monotonic() - started)
+    except OSError as error:
+        raise _explained(error, folder) from error
+
+
+def died(launch: Launch, message: str, remedy: str) -> Outcome:
+    """The outcome of a segment whose process or watcher vanished."""
+    return _outcome(launch, _last_step(launch), "died", message, remedy)
+
+
+@contextmanager
+def _held(launch: Launch) -> Iterator[IO[bytes]]:
+    """Wait for whoever else trains this segment; afterwards its end, or its crash, is there to be read."""
+    with _lock_path(launch.folder, launch.segment).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _write_launch(folder: Path, launch: Launch) -> None:
+    draft = folder / "launch.json.new"
+    draft.write_text(launch.to_json())
+    draft.replace(folder / "launch.json")
+
+
+def _start(launch: Launch, folder: Path, lock: IO[bytes]) -> subprocess.Popen[bytes]:
+    guard = str(Path(__file__).with_name("guard.py"))
+    command = [sys.executable, "-I", guard, str(os.getpid())]
+    command += [sys.executable, "-m", "trainer.child", str(folder / "launch.json")]
+    with (folder / "stdout.txt").open("ab") as out, (folder / "stderr.txt").open("ab") as err:
+        return subprocess.Popen(
+            command,
+            cwd=launch.project,
+            env=_environment(launch),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            pass_fds=(lock.fileno(),),  # so that the lock outlives this watcher until the training is gone too
+            start_new_session=True,  # Ctrl-C in a terminal reaches Lathe, which then stops the training in order
+        )
+
+
+def _environment(launch: Launch) -> Mapping[str, str]:
+    """Without database credentials and model keys; everything that decides a result is set here."""
+    threads = str(launch.num_threads)
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    fixed = {
+        "PYTHONPATH": launch.project,
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+    }
+    return kept | fixed
+
+
+def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> tuple[int, float]:
+    """Wait for the process; (exit status as in Popen.returncode, CPU seconds)."""
+    kill_at: float | None = None
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_utime + usage.ru_stime
+        if kill_at is None and _stop_file(launch).exists():
+            process.send_signal(signal.SIGTERM)
+            kill_at = time.monotonic() + cancel_grace_s
+        elif kill_at is not None and time.monotonic() > kill_at:
+            process.kill()
+        time.sleep(_POLL_S)
+
+
+def _read_end(launch: Launch, status: int, *, cpu_s: float, wall_s: float) -> Outcome:
+    if done := finished_event(launch.folder, launch.segment):
+        reason = "died" if status == _MACHINE_FAULT else done.reason
+        return _outcome(launch, done.step, reason, done.message, done.remedy, cpu_s=cpu_s, wall_s=wall_s)
+    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+    folder = segment_folder(launch.folder, launch.segment)
+    said = (folder / "stderr.txt").read_text(errors="replace").strip().splitlines()[-1:]
+    return _outcome(
+        launch,
+        _last_step(launch),
+        "died",
+        f"the training process of run {launch.run_id} ended {how}" + (f": {said[0]}" if said and status > 0 else ""),
+        f"read {folder / 'stderr.txt'}; starting it again goes on from its newest checkpoint",
+        cpu_s=cpu_s,
+        wall_s=wall_s,
+    )
+
+
+def _outcome(
+    launch: Launch, step: int, reason: str, message: str, remedy: str, *, cpu_s: float = 0.0, wall_s: float = 0.0
+) -> Outcome:
+    return Outcome(
+        run_id=launch.run_id,
+        segment=launch.segment,
+        last_step=step,
+        reason=reason,
+        message=message,
+        remedy=remedy,
+        cpu_s=cpu_s,
+        wall_s=wall_s,
+    )
+
+
+def _last_step(launch: Launch) -> int:
+    event = _last_event(launch.folder, launch.segment)
+    if event is None:
+        return 0
+    return event.start_step if isinstance(event, SegmentStarted) else event.step
+
+
+def _last_event(run_folder: Path, segment: int) -> Event | None:
+    """The last complete event, read from the end of the file."""
+    path = segment_folder(run_folder, segment) / "events.log"
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        size = _TAIL_BYTES
+        while True:
+            file.seek(max(0, end - size))
+            lines = file.read(size).split(b"\n")[:-1]  # what follows the last newline is torn
+            if len(lines) > 1 or size >= end:
+                break
+            size *= 2
+    return decode(lines[-1], where=f"the end of {path}") if lines else None
+
+
+def _explained(error: OSError, folder: Path) -> LatheError:
+    if error.errno == errno.ENOSPC:
+        return DiskFull(f"no space left for {folder}", remedy="free space and start it again; nothing stored is lost")
+    return BackendFailure(f"{folder}: {error.strerror}", remedy="correct the permissions or the path and try again")
+
+
+def _stop_file(launch: Launch) -> Path:
+    return segment_folder(launch.folder, launch.segment) / "stop"
+
+
+def _lock_path(run_folder: Path, segment: int) -> Path:
+    return segment_folder(run_folder, segment) / "lock"

@@ -1,0 +1,64 @@
+"""`lathe`: the command line. Imports nothing heavy, so that `lathe --help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.errors import EnvironmentFault, LatheError, NotPermitted
+from control_plane.cli import demo, investigate, negatives, proposals, runs, services, train
+from control_plane.cli.session import GLOBALS
+
+USER_ERROR, ENVIRONMENT_ERROR, NOT_PERMITTED, INTERRUPTED = 2, 3, 4, 130
+
+app = typer.Typer(
+    name="lathe", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+)
+app.command()(train.train)
+app.command("runs")(runs.runs)
+app.command()(runs.timeline)
+app.command()(runs.diff)
+app.command()(investigate.detect)
+app.command()(investigate.diagnose)
+app.add_typer(proposals.app, name="proposals")
+app.add_typer(negatives.app, name="negatives")
+app.command()(demo.demo)
+app.command()(services.up)
+app.command()(services.down)
+app.command()(services.doctor)
+
+
+@app.callback()
+def options(
+    home: Annotated[
+        Path | None, typer.Option(help="Folder of Lathe's data (default: LATHE_HOME, else ~/.lathe).")
+    ] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+) -> None:
+    """Lathe finds out why a training went wrong, proves it by re-running, and fixes the run once you approve."""
+    GLOBALS.home, GLOBALS.debug = home, debug
+
+
+def main() -> None:
+    """Run the command line; a LatheError becomes one message with its remedy and an exit status."""
+    try:
+        app()
+    except LatheError as error:
+        if GLOBALS.debug:
+            raise
+        typer.echo(f"lathe: {error}", err=True)
+        sys.exit(exit_status(error))
+
+
+def exit_status(error: LatheError) -> int:
+    """2 correct the input, 3 repair the machine, 4 ask a person."""
+    if isinstance(error, EnvironmentFault):
+        return ENVIRONMENT_ERROR
+    return NOT_PERMITTED if isinstance(error, NotPermitted) else USER_ERROR
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Looks at everything Lathe needs and says what to do about each fault. One function per check."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from contracts.errors import LatheError
+from control_plane.settings import Settings
+
+_MIN_GIT = (2, 38)
+_COMFORTABLE_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """`ok` None: a note about something optional. `remedy` is "" when there is nothing to do."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Check]:
+    """All checks, one after the other; none of them raises."""
+    for name, check in _CHECKS.items():
+        try:
+            yield from check(settings)
+        except LatheError as error:
+            yield Check(name=name, ok=False, detail=error.message, remedy=error.remedy)
+
+
+def _home(settings: Settings) -> Iterator[Check]:
+    from control_plane.wiring import prepare_home
+
+    prepare_home(settings.home)
+    yield Check(name="home", ok=True, detail=str(settings.home))
+    free = shutil.disk_usage(settings.home).free
+    yield Check(
+        name="disk",
+        ok=free >= _COMFORTABLE_BYTES,
+        detail=f"{free / 2**30:.1f} GiB free for {settings.home}",
+        remedy="" if free >= _COMFORTABLE_BYTES else "free some space, or set LATHE_HOME to another disk",
+    )
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    from context_store.schema import HEAD
+    from control_plane.wiring import Lathe
+
+    with Lathe.open(settings) as lathe:
+        where = "LATHE_DATABASE_URL" if settings.database_url else f"embedded in {settings.postgres_folder}"
+        yield Check(name="database", ok=True, detail=where)
+        yield from _schema(lathe.store.url, HEAD)
+
+
+def _schema(url: str, head: str) -> Iterator[Check]:
+    import psycopg
+
+    from context_store.models import Base
+
+    wanted = {index.name for table in Base.metadata.tables.values() for index in table.indexes}
+    with psycopg.connect(url) as connection:
+        vector = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+        broken = {
+            row[0] for row in connection.execute("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")
+        }
+        present = {row[0] for row in connection.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'public'")}
+    yield Check(
+        name="extension",
+        ok=vector is not None,
+        detail=f"pgvector {vector[0]}" if vector else "pgvector is not installed in the database",
+        remedy="" if vector else "as a superuser run there: CREATE EXTENSION vector",
+    )
+    yield Check(name="migrations", ok=True, detail=f"schema {head}")  # opening the store refuses any other
+    faulty = sorted(str(name) for name in (wanted - present) | broken)
+    yield Check(
+        name="indexes",
+        ok=not faulty,
+        detail=f"{len(wanted)} indexes" if not faulty else "missing or invalid: " + ", ".join(faulty),
+        remedy="" if not faulty else "run in the database: REINDEX DATABASE lathe; or restore it from a backup",
+    )
+
+
+def _ray(settings: Settings) -> Iterator[Check]:
+    from control_plane.backends.embedded import EmbeddedBackend
+
+    backend = EmbeddedBackend(num_cpus=1, ray_address=settings.ray_address, cancel_grace_s=settings.cancel_grace_s)
+    try:
+        backend.warm_up().result()
+        where = settings.ray_address or "this machine, loopback only"
+        yield Check(name="ray", ok=True, detail=f"ray {version('ray')} starts ({where}, {settings.num_cpus} CPUs)")
+    finally:
+        backend.close()
+
+
+def _git(_: Settings) -> Iterator[Check]:
+    remedy = f"install git {'.'.join(map(str, _MIN_GIT))} or newer"
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        yield Check(name="git", ok=False, detail="git was not found", remedy=remedy)
+        return
+    found = tuple(int(part) for part in re.findall(r"\d+", said)[:2])
+    ok = found >= _MIN_GIT
+    yield Check(name="git", ok=ok, detail=said.strip(), remedy="" if ok else remedy)
+
+
+def _trainer(_: Settings) -> Iterator[Check]:
+    yield Check(name="trainer", ok=True, detail=f"torch {version('torch')}")
+
+
+def _model(settings: Settings) -> Iterator[Check]:
+    if not settings.model:
+        remedy = "set LATHE_MODEL too, or unset LATHE_API_BASE" if settings.api_base else ""
+        detail = "no language model is set; every loop works without one"
+        yield Check(name="model", ok=False if settings.api_base else None, detail=detail, remedy=remedy)
+    elif settings.api_base:
+        yield _server(settings)
+    else:
+        yield Check(name="model", ok=None, detail=f"{settings.model}; its key comes from the provider's own variable")
+
+
+def _server(settings: Settings) -> Check:
+    try:
+        with urlopen(settings.api_base.rstrip("/") + "/models", timeout=5):  # noqa: S310 (the person's own setting)
+            return Check(name="model", ok=True, detail=f"{settings.model} at {settings.api_base}")
+    except (URLError, OSError, ValueError) as error:
+        return Check(
+            name="model",
+            ok=False,
+            detail=f"{settings.api_base} does not answer: {error}",
+            remedy="start it, or correct LATHE_API_BASE",
+        )
+
+
+def _optional(_: Settings) -> Iterator[Check]:
+    for program, purpose in (("chromium", "browser tests"), ("bwrap", "the sandbox of agent-written code")):
+        found = shutil.which(program)
+        remedy = "" if found else f"install {'bubblewrap' if program == 'bwrap' else program}"
+        yield Check(name=program, ok=None, detail=found or f"not installed; needed for {purpose}", remedy=remedy)
+
+
+def _services(settings: Settings) -> Iterator[Check]:
+    from control_plane.services.cluster import status
+
+    for name, service in status(settings).items():
+        detail = f"runs as process {service.pid}" if service else "does not run"
+        yield Check(name=f"service {name}", ok=None, detail=detail, remedy="" if service else "start it with: lathe up")
+
+
+_CHECKS: dict[str, Callable[[Settings], Iterator[Check]]] = {
+    "home": _home,
+    "database": _database,
+    "ray": _ray,
+    "git": _git,
+    "trainer": _trainer,
+    "model": _model,
+    "optional": _optional,
+    "services": _services,
+}

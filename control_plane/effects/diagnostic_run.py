@@ -1,0 +1,52 @@
+"""A counterfactual re-run: a code version from a checkpoint of the source run, as a run of its own."""
+
+from __future__ import annotations
+
+from context_store.records import Effect, NewRun
+from contracts.backend import Launch, Outcome
+from contracts.enums import EffectKind, RunRole
+from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
+from control_plane.run_folders import claim_segment
+from control_plane.worktrees import Tree
+
+
+class DiagnosticPayload(LaunchPayload):
+    """`source_run_id`: the run under suspicion, whose seed and overrides hold where the payload says nothing."""
+
+    source_run_id: str
+
+
+class DiagnosticRun:
+    kind = EffectKind.DIAGNOSTIC_RUN
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+
+    def check(self, effect: Effect) -> Tree:
+        """RepositoryError when the patch does not apply: the diagnostic is impossible."""
+        payload = parse_payload(DiagnosticPayload, effect)
+        return self._workshop.materialise(payload.project_id, payload.code)
+
+    def do(self, effect: Effect, tree: Tree) -> Launch:
+        """Create the diagnostic run and its only segment."""
+        payload = parse_payload(DiagnosticPayload, effect)
+        folder = self._workshop.runs_folder / payload.run_id
+        source = self._workshop.launch_at(payload.source_run_id, payload.start_step)
+        self._workshop.store.runs.create(
+            NewRun(
+                id=payload.run_id,
+                project_id=payload.project_id,
+                name=payload.run_id,
+                role=RunRole.DIAGNOSTIC,
+                folder=str(folder),
+                parent_run_id=payload.source_run_id,
+                parent_step=payload.start_step,
+                investigation_id=effect.investigation_id,
+            )
+        )
+        owner = f"diagnostic:{payload.run_id}"  # the id follows from the content, so equal diagnostics are run once
+        return claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
+
+    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+        """How it ended; a training that failed by itself is a result too."""
+        return result_of(tree, outcome)

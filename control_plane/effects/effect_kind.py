@@ -1,0 +1,140 @@
+"""What every kind of effect implements, and what all of them work with.
+
+The executor may die at any point and somebody claims the effect again; so `check` only looks, `do` finds what it did
+before (the segment that belongs to the effect's key, the branch with the same tree) and `verify` reads what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from context_store import Store
+from context_store.records import Effect
+from contracts.backend import Launch, Outcome
+from contracts.enums import EffectKind
+from contracts.errors import UserInputError
+from contracts.events import Scalar
+from control_plane.run_folders import read_launch
+from control_plane.worktrees import CodeVersion, Tree, Worktrees
+
+Result = Mapping[str, Any]
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Store, code versions on disk and the folder of runs."""
+
+    store: Store
+    worktrees: Worktrees
+    runs_folder: Path
+
+    def materialise(self, project_id: str, code: CodePayload) -> Tree:
+        """Check out what a payload names."""
+        project = self.store.projects.get(project_id)
+        return self.worktrees.materialise(Path(project.path), code.version)
+
+    def launch_at(self, run_id: str, step: int) -> Launch | None:
+        """What the newest segment of a run that begins at or before `step` was started with; None when unknown."""
+        run = self.store.runs.get(run_id)
+        for segment in sorted(self.store.runs.segments(run_id), key=lambda each: -each.number):
+            if segment.start_step <= step:
+                try:
+                    return read_launch(Path(run.folder), segment.number)
+                except FileNotFoundError:
+                    return None
+        return None
+
+
+class EffectHandler(Protocol):
+    """One kind of effect. Any LatheError from `check` or `do` ends the effect; NotPermitted means refused."""
+
+    kind: EffectKind
+
+    def check(self, effect: Effect) -> Tree:
+        """Look whether the effect can and may be carried out; changes nothing but the checkout."""
+        ...
+
+    def do(self, effect: Effect, tree: Tree) -> Launch | None:
+        """Everything but the training itself; None asks to be called again soon."""
+        ...
+
+    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+        """The result, after looking whether what should be there is there."""
+        ...
+
+
+class CodePayload(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str
+    revert: tuple[str, ...] = ()
+    pick: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> CodeVersion:
+        return CodeVersion(base=self.base, revert=self.revert, pick=self.pick)
+
+
+class LaunchPayload(BaseModel):
+    """Fields that all kinds share; `start_step` is that of the checkpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    project_id: str
+    run_id: str
+    code: CodePayload
+    overrides: dict[str, Scalar] = Field(default_factory=dict)
+    start_checkpoint: str = ""
+    start_step: int = Field(default=0, ge=0)
+    max_step: int | None = None
+    seed: int | None = None
+    entry: str = "recipe:recipe"
+
+
+def parse_payload(model: type[P], effect: Effect) -> P:
+    """The typed payload. UserInputError names the field that does not fit."""
+    try:
+        return model.model_validate(dict(effect.payload))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserInputError(
+            f"the payload of effect {effect.key}: {where}: {first['msg']}",
+            remedy="request it again with that field corrected",
+        ) from error
+
+
+def launch_of(payload: LaunchPayload, source: Launch | None, tree: Tree, folder: Path, segment: int) -> Launch:
+    """The launch of a payload; what it leaves open (seed, overrides) is as in `source`, the segment it derives from."""
+    return Launch(
+        run_id=payload.run_id,
+        segment=segment,
+        run_folder=str(folder),
+        project=str(tree.project),
+        code_version=tree.commit,
+        entry=payload.entry,
+        overrides={**(source.overrides if source else {}), **payload.overrides},
+        seed=payload.seed if payload.seed is not None or source is None else source.seed,
+        start_checkpoint=payload.start_checkpoint,
+        max_step=payload.max_step,
+    )
+
+
+def result_of(tree: Tree, outcome: Outcome) -> dict[str, Any]:
+    """The part of the result that all kinds share."""
+    return {
+        "run_id": outcome.run_id,
+        "reason": outcome.reason,
+        "last_step": outcome.last_step,
+        "message": outcome.message,
+        "cpu_s": outcome.cpu_s,
+        "tree": tree.tree,
+        "commit": tree.commit,
+        "diff": tree.diff,
+    }

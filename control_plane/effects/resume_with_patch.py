@@ -1,0 +1,90 @@
+"""An approved fix enters the continuing run: a branch with the fix, and a new segment from a checkpoint of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from context_store.records import Effect, Proposal, Run
+from contracts.backend import Launch, Outcome
+from contracts.enums import EffectKind
+from contracts.errors import ApprovalInvalid, BackendFailure
+from control_plane.backends.segment import is_running, request_stop
+from control_plane.effects.approved import require_same_diff
+from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
+from control_plane.run_folders import claim_segment, read_launch, segment_numbers, segment_owner
+from control_plane.worktrees import Tree
+
+
+class ResumePayload(LaunchPayload):
+    """`start_checkpoint` belongs to `run_id`; a continuing run never starts from zero."""
+
+    branch: str
+
+
+class ResumeWithPatch:
+    kind = EffectKind.RESUME_WITH_PATCH
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+
+    def check(self, effect: Effect) -> Tree:
+        """ApprovalInvalid when diff, base commit or checkpoint are not what was approved."""
+        payload = parse_payload(ResumePayload, effect)
+        tree = self._workshop.materialise(payload.project_id, payload.code)
+        proposal = require_same_diff(self._workshop.store, effect, tree)
+        self._require_base(payload, proposal, tree)
+        return tree
+
+    def do(self, effect: Effect, tree: Tree) -> Launch | None:
+        """Commit the fix on its branch, stop what still trains the run, and append the segment."""
+        payload = parse_payload(ResumePayload, effect)
+        run = self._workshop.store.runs.get(payload.run_id)
+        project = self._workshop.store.projects.get(payload.project_id)
+        commit = self._workshop.worktrees.commit_on_branch(Path(project.path), tree, payload.branch)
+        self._workshop.store.code.ingest(project.id, Path(project.path))
+        if not self._is_free(run, effect.key):
+            return None
+        folder = Path(run.folder)
+        source = self._workshop.launch_at(run.id, payload.start_step)
+        committed = replace(tree, commit=commit)
+        return claim_segment(folder, effect.key, lambda number: launch_of(payload, source, committed, folder, number))
+
+    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+        """BackendFailure when the segment is not in the run, or does not begin where it was approved to begin."""
+        payload = parse_payload(ResumePayload, effect)
+        segments = self._workshop.store.runs.segments(payload.run_id)
+        begun = [each for each in segments if each.number == launch.segment]
+        if not begun or begun[0].start_step != payload.start_step or begun[0].code_version != launch.code_version:
+            raise BackendFailure(
+                f"run {payload.run_id} did not go on at step {payload.start_step} with the fix: {outcome.message}",
+                remedy=outcome.remedy or f"look into {launch.folder}",
+            )
+        return {
+            **result_of(tree, outcome),
+            "segment": launch.segment,
+            "commit": launch.code_version,
+            "branch": payload.branch,
+        }
+
+    def _require_base(self, payload: ResumePayload, proposal: Proposal, tree: Tree) -> None:
+        known = {each.path: each for each in self._workshop.store.runs.checkpoints(payload.run_id)}
+        checkpoint = known.get(payload.start_checkpoint)
+        if checkpoint is None or checkpoint.step != payload.start_step or not Path(checkpoint.path).is_dir():
+            raise ApprovalInvalid(
+                f"the checkpoint at step {payload.start_step} of run {payload.run_id} is gone",
+                remedy="make the proposal again from a checkpoint that exists",
+            )
+        if checkpoint.sha256 not in proposal.base_state or tree.base not in proposal.base_state:
+            raise ApprovalInvalid(
+                "the approved base state is another one (commit or checkpoint differ)", remedy="make the proposal again"
+            )
+
+    def _is_free(self, run: Run, owner: str) -> bool:
+        """True when no other segment of the run is being trained; asks one that is to stop."""
+        folder = Path(run.folder)
+        busy = [number for number in segment_numbers(folder) if is_running(folder, number)]
+        foreign = [number for number in busy if segment_owner(folder, number) != owner]
+        for number in foreign:
+            request_stop(read_launch(folder, number))
+        return not foreign

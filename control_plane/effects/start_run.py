@@ -1,0 +1,45 @@
+"""Start a training that somebody approved: a new run of a code version."""
+
+from __future__ import annotations
+
+from context_store.records import Effect, NewRun
+from contracts.backend import Launch, Outcome
+from contracts.enums import EffectKind, RunRole
+from control_plane.effects.approved import require_same_diff
+from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
+from control_plane.run_folders import claim_segment
+from control_plane.worktrees import Tree
+
+
+class StartRun:
+    kind = EffectKind.START_RUN
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+
+    def check(self, effect: Effect) -> Tree:
+        """ApprovalInvalid when the code would differ from what was approved."""
+        payload = parse_payload(LaunchPayload, effect)
+        tree = self._workshop.materialise(payload.project_id, payload.code)
+        require_same_diff(self._workshop.store, effect, tree)
+        return tree
+
+    def do(self, effect: Effect, tree: Tree) -> Launch:
+        """Create the run and its first segment."""
+        payload = parse_payload(LaunchPayload, effect)
+        folder = self._workshop.runs_folder / payload.run_id
+        self._workshop.store.runs.create(
+            NewRun(
+                id=payload.run_id,
+                project_id=payload.project_id,
+                name=payload.run_id,
+                role=RunRole.TRAINING,
+                folder=str(folder),
+                investigation_id=effect.investigation_id,
+            )
+        )
+        return claim_segment(folder, effect.key, lambda number: launch_of(payload, None, tree, folder, number))
+
+    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+        """How it ended."""
+        return result_of(tree, outcome)

@@ -1,0 +1,40 @@
+"""Values of the store as plain JSON: for the API and for every command's `--json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contracts.evidence import EvidenceRef
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses become objects, evidence its text form, NaN and both infinities the words JSON lacks."""
+    match value:
+        case EvidenceRef() | Path():
+            return str(value)
+        case Enum():
+            return value.value
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case np.ndarray() | np.generic():
+            return to_json(value.tolist())
+        case Mapping():
+            return {str(to_json(key)): to_json(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [to_json(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
+
+
+def dumps(value: Any) -> str:
+    """One line of strict JSON."""
+    return json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,176 @@
+"""Carries out effects, each once: claim, check, do, watch, verify, complete.
+
+`step` never waits: it claims what fits, looks at what runs and returns. All state that matters lies in the store and
+in run folders; after SIGKILL another executor claims the effect when its lease ends and goes on where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from context_store import Store
+from context_store.records import Effect
+from contracts.backend import Launch, Outcome, TrainerBackend
+from contracts.enums import EffectKind
+from contracts.errors import BackendFailure, DatabaseUnavailable, LatheError, NotPermitted
+from control_plane.effects import EffectHandler
+from control_plane.shipper import Shipper
+from control_plane.worktrees import Tree
+
+_log = structlog.get_logger(__name__)
+LEASE_S = 15.0
+_HEARTBEAT_S = 3.0
+_SHIP_S = 0.5
+_MAX_STARTS = 3  # of one training whose process vanishes again and again
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flight:
+    """An effect this executor holds. `launch` is None until `do` gave one."""
+
+    effect: Effect
+    tree: Tree
+    launch: Launch | None = None
+    starts: int = 0
+    beat_at: float = 0.0
+    shipped_at: float = 0.0
+
+
+class Executor:
+    """One worker's share of the effects; at most `slots` at the same time. Not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        backend: TrainerBackend,
+        shipper: Shipper,
+        handlers: tuple[EffectHandler, ...],
+        worker: str,
+        slots: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._backend = backend
+        self._shipper = shipper
+        self._handlers: Mapping[EffectKind, EffectHandler] = {each.kind: each for each in handlers}
+        self._worker = worker
+        self._slots = slots
+        self._clock = clock
+        self._flights: dict[str, _Flight] = {}
+
+    @property
+    def busy(self) -> bool:
+        """True while an effect is in flight here."""
+        return bool(self._flights)
+
+    def step(self) -> bool:
+        """Do what can be done now; True when anything changed. DatabaseUnavailable leaves all as it is."""
+        changed = [self._advance(flight) for flight in list(self._flights.values())]
+        while len(self._flights) < self._slots and (effect := self._claim()):
+            self._take(effect)
+            changed.append(True)
+        return any(changed)
+
+    def release(self) -> None:
+        """Give the leases back, so that the next executor need not wait for their end."""
+        for key in list(self._flights):
+            self._store.effects.heartbeat(key, self._worker, 0.0, self._clock())
+            del self._flights[key]
+
+    def _claim(self) -> Effect | None:
+        return self._store.effects.claim(self._worker, tuple(self._handlers), LEASE_S, self._clock())
+
+    def _take(self, effect: Effect) -> None:
+        self._tell(effect, "begins" if effect.attempt < 2 else "goes on after an interruption")
+        try:
+            tree = self._handlers[effect.kind].check(effect)
+        except DatabaseUnavailable:
+            raise
+        except LatheError as error:
+            self._end(effect, error)
+        else:
+            self._advance(self._keep(_Flight(effect=effect, tree=tree, beat_at=self._clock())))
+
+    def _advance(self, flight: _Flight) -> bool:
+        """True when the effect began to run, ended, or was lost to another worker."""
+        try:
+            if not self._beat(flight):
+                return True
+            flight = self._flights[flight.effect.key]
+            if flight.launch is None:
+                return self._start(flight)
+            outcome = self._backend.poll(flight.launch.run_id, flight.launch.segment)
+            if outcome is None:
+                self._ship(flight, flight.launch)
+                return False
+            self._land(flight, flight.launch, outcome)
+        except DatabaseUnavailable:
+            raise
+        except LatheError as error:
+            self._end(flight.effect, error)
+        return True
+
+    def _start(self, flight: _Flight) -> bool:
+        launch = self._handlers[flight.effect.kind].do(flight.effect, flight.tree)
+        if launch is None:
+            return False
+        self._shipper.begin(launch)
+        self._backend.submit(launch)
+        self._keep(replace(flight, launch=launch, starts=flight.starts + 1))
+        return True
+
+    def _land(self, flight: _Flight, launch: Launch, outcome: Outcome) -> None:
+        effect = flight.effect
+        if outcome.reason == "died" and flight.starts < _MAX_STARTS:
+            self._tell(effect, f"{outcome.message}; starting it again")
+            self._start(flight)
+            return
+        self._shipper.finish(launch, outcome)
+        if outcome.reason == "died":
+            raise BackendFailure(outcome.message, remedy=outcome.remedy)
+        result = self._handlers[effect.kind].verify(effect, flight.tree, launch, outcome)
+        self._store.effects.complete(effect.key, result, worker=self._worker)
+        self._tell(effect, f"{outcome.reason} at step {outcome.last_step}")
+        del self._flights[effect.key]
+
+    def _end(self, effect: Effect, error: LatheError) -> None:
+        finish = self._store.effects.refuse if isinstance(error, NotPermitted) else self._store.effects.fail
+        finish(effect.key, error.message, error.remedy, worker=self._worker)
+        self._tell(effect, f"{'refused' if isinstance(error, NotPermitted) else 'failed'}: {error.message}")
+        self._flights.pop(effect.key, None)
+
+    def _beat(self, flight: _Flight) -> bool:
+        """Extend the lease now and then; False when another worker has the effect (it waits for our training)."""
+        now = self._clock()
+        if now - flight.beat_at < _HEARTBEAT_S:
+            return True
+        if not self._store.effects.heartbeat(flight.effect.key, self._worker, LEASE_S, now):
+            del self._flights[flight.effect.key]
+            return False
+        self._keep(replace(flight, beat_at=now))
+        return True
+
+    def _ship(self, flight: _Flight, launch: Launch) -> None:
+        now = self._clock()
+        if now - flight.shipped_at >= _SHIP_S:
+            self._shipper.ship(launch.run_id, launch.folder)
+            self._keep(replace(flight, shipped_at=now))
+
+    def _keep(self, flight: _Flight) -> _Flight:
+        self._flights[flight.effect.key] = flight
+        return flight
+
+    def _tell(self, effect: Effect, text: str) -> None:
+        label = str(effect.payload.get("run_id", effect.key))
+        _log.info("effect", key=effect.key, kind=str(effect.kind), text=text)
+        self._store.activity.publish(
+            "progress",
+            f"{effect.kind} {label} {text}",
+            investigation_id=effect.investigation_id,
+            run_id=label,
+            detail={"effect": effect.key, "kind": str(effect.kind)},
+        )

@@ -1,0 +1,59 @@
+"""Segments of a run folder as Lathe hands them out: each belongs to one owner and is made whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from contracts.backend import Launch
+from contracts.events import segment_folder
+
+
+def claim_segment(run_folder: Path, owner: str, describe: Callable[[int], Launch]) -> Launch:
+    """The launch of the segment that belongs to `owner`: the one it got before, else `describe(next number)`.
+
+    `owner` names the reason, for instance an effect's key, so that a repeated request gets the same segment.
+    """
+    run_folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        numbers = segment_numbers(run_folder)
+        for number in numbers:
+            if segment_owner(run_folder, number) == owner:
+                return read_launch(run_folder, number)
+        launch = describe(len(numbers))
+        if _create(run_folder, owner, launch):
+            return launch
+
+
+def segment_numbers(run_folder: Path) -> list[int]:
+    """Ascending numbers of the segments in the folder."""
+    return sorted(int(path.name.removeprefix("segment-")) for path in run_folder.glob("segment-[0-9]*"))
+
+
+def read_launch(run_folder: Path, segment: int) -> Launch:
+    """What the segment was started with."""
+    return Launch.from_json((segment_folder(run_folder, segment) / "launch.json").read_text())
+
+
+def segment_owner(run_folder: Path, segment: int) -> str:
+    """Who it belongs to; "" when it was not handed out here."""
+    path = segment_folder(run_folder, segment) / "owner"
+    return path.read_text() if path.exists() else ""
+
+
+def _create(run_folder: Path, owner: str, launch: Launch) -> bool:
+    """False when somebody else took the number meanwhile."""
+    draft = Path(tempfile.mkdtemp(prefix=".claim-", dir=run_folder))
+    (draft / "owner").write_text(owner)
+    (draft / "launch.json").write_text(launch.to_json())
+    try:
+        os.rename(draft, segment_folder(run_folder, launch.segment))
+    except OSError:
+        shutil.rmtree(draft)
+        if not segment_folder(run_folder, launch.segment).exists():
+            raise
+        return False
+    return True

@@ -1,0 +1,22 @@
+"""The worker process: `python -m control_plane.services.worker`. SIGTERM ends it in order."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import threading
+
+from control_plane.logging import configure_logging
+from control_plane.settings import load_settings
+from control_plane.wiring import Lathe
+from control_plane.worker import Worker
+
+if __name__ == "__main__":
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    settings = load_settings()
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    with Lathe.open(settings) as lathe, Worker(lathe, name=f"{platform.node()}:{os.getpid()}") as worker:
+        worker.run_forever(stop)

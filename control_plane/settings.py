@@ -1,0 +1,88 @@
+"""Typed settings. The environment (`LATHE_*` and Ray's own `RAY_ADDRESS`) is read here and nowhere else."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from contracts.errors import ConfigError
+
+
+class Settings(BaseSettings):
+    """Where Lathe keeps its things and what it may use. Every field has an environment variable `LATHE_<FIELD>`."""
+
+    model_config = SettingsConfigDict(env_prefix="LATHE_", frozen=True, extra="ignore", validate_default=True)
+
+    home: Path = Path("~/.lathe")
+    database_url: str = ""  # "" runs the embedded Postgres in `home`
+    backend: Literal["ray", "local"] = "ray"  # local: plain processes, where Ray cannot start
+    ray_address: str = Field(default="", validation_alias="RAY_ADDRESS")  # "" starts Ray on this machine
+    num_cpus: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)  # launches at the same time
+    api_port: int = Field(default=0, ge=0, le=65535)  # 0 takes a free port
+    ui_port: int = Field(default=0, ge=0, le=65535)
+    model: str = ""  # litellm model name; "" works without any model
+    api_base: str = ""  # OpenAI-compatible server
+    log_level: str = "warning"
+    log_json: bool = False
+    actor: str = Field(default_factory=lambda: _login(), min_length=1)  # who acts, in ledger and approvals
+    cancel_grace_s: float = Field(default=20.0, gt=0)  # what a cancelled training gets to write a checkpoint
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, value: str) -> str:
+        if value.lower() not in ("debug", "info", "warning", "error"):
+            raise ValueError("choose debug, info, warning or error")
+        return value.lower()
+
+    def as_environment(self) -> dict[str, str]:
+        """The variables from which another process gets the same settings."""
+        values = self.model_dump(mode="json", exclude={"ray_address"})
+        return {f"LATHE_{name.upper()}": str(value) for name, value in values.items()} | {
+            "RAY_ADDRESS": self.ray_address
+        }
+
+    @property
+    def runs_folder(self) -> Path:
+        return self.home / "runs"
+
+    @property
+    def worktrees_folder(self) -> Path:
+        return self.home / "worktrees"
+
+    @property
+    def services_folder(self) -> Path:
+        return self.home / "services"
+
+    @property
+    def postgres_folder(self) -> Path:
+        return self.home / "postgres"
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return "operator"
+
+
+def load_settings(home: Path | None = None) -> Settings:
+    """Settings of this environment; `home` overrides LATHE_HOME. Raises ConfigError that names the variable."""
+    try:
+        return Settings() if home is None else Settings(home=home)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        variable = name if name.isupper() else f"LATHE_{name.upper()}"
+        raise ConfigError(
+            f"{variable}={first['input']!r}: {first['msg']}", remedy=f"correct or unset the variable {variable}"
+        ) from error

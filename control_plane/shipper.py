@@ -1,0 +1,57 @@
+"""Loads run folders into the store. The folder is the truth: a database that is down delays, it loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from context_store import Store
+from contracts.backend import Launch, Outcome
+from contracts.enums import RunState
+from contracts.errors import DatabaseUnavailable
+from control_plane.backends.segment import is_abandoned, touch_lock
+from control_plane.run_folders import segment_numbers
+
+_log = structlog.get_logger(__name__)
+_PAGE = 200
+_GRACE_S = 60.0  # a launch may wait that long for Ray and a free CPU
+
+
+class Shipper:
+    """Idempotent and safe to use from several processes: offset and rows move in one transaction of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ship(self, run_id: str, folder: Path) -> int:
+        """Load what is new and return the number of events; 0 when the database does not answer just now."""
+        try:
+            return self._store.ingest.ship(run_id, folder)
+        except DatabaseUnavailable as error:
+            _log.warning("shipping delayed", run=run_id, reason=error.message)
+            return 0
+
+    def begin(self, launch: Launch) -> None:
+        """Note that the launch was handed to a backend; what an earlier attempt left behind no longer counts."""
+        touch_lock(launch.folder, launch.segment)
+        self._store.runs.set_state(launch.run_id, RunState.RUNNING)
+
+    def finish(self, launch: Launch, outcome: Outcome) -> None:
+        """Load the rest of a segment that ended. A training that vanished is marked as failed."""
+        self._store.ingest.ship(launch.run_id, launch.folder)
+        if outcome.reason == "died":
+            self._store.runs.set_state(launch.run_id, RunState.FAILED, outcome.message)
+
+    def catch_up(self, now: float) -> int:
+        """Load what any process left in the folders of unfinished runs, and mark those that nobody trains any more."""
+        total = 0
+        for run in self._store.runs.list(limit=_PAGE):
+            folder = Path(run.folder)
+            if run.state not in (RunState.CREATED, RunState.RUNNING) or not folder.is_dir():
+                continue
+            total += self._store.ingest.ship(run.id, folder)
+            numbers = segment_numbers(folder)
+            if numbers and run.state == RunState.RUNNING and is_abandoned(folder, numbers[-1], now - _GRACE_S):
+                self._store.runs.set_state(run.id, RunState.STOPPED, "its process vanished; go on with: lathe train")
+        return total

@@ -1,0 +1,164 @@
+"""The worker: ships run folders, carries out effects, and drives open cases. One object, driven by `step`.
+
+Each case runs in a thread of its own, because a loop waits for its re-runs; the thread that calls `step` carries the
+effects out. Several workers may share one database: an effect has a lease, a case has a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from context_store import Store
+from context_store.records import Activity, Investigation
+from contracts.enums import InvestigationState, ProposalState
+from contracts.errors import DatabaseUnavailable, LatheError
+from control_plane.leases import WORKER
+from control_plane.wiring import Lathe
+
+_log = structlog.get_logger(__name__)
+_IDLE_S = 0.2
+_CASES_S = 1.0
+_SHIP_S = 2.0
+_DATABASE_RETRY_S = 2.0
+_MAX_CASE_FAILURES = 3
+LOOP = "debug"
+
+
+class _Stopping(Exception):
+    """Ends a case's thread between two polls; the case goes on later from its last graph step."""
+
+
+class Worker:
+    """Use it as a context manager: leaving ends the cases' threads and gives the leases back."""
+
+    def __init__(self, lathe: Lathe, *, name: str, clock: Callable[[], float] = time.time) -> None:
+        self._lathe = lathe
+        self._clock = clock
+        self._executor = lathe.executor(name, clock=clock)
+        self._cases = CaseThreads(lathe, clock)
+        self._looked_at = 0.0
+        self._shipped_at = 0.0
+
+    def __enter__(self) -> Worker:
+        self._lathe.leases.announce(WORKER)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cases.stop()
+        self._executor.release()
+
+    def step(self) -> bool:
+        """Do what can be done now, without waiting; True when anything changed."""
+        now = self._clock()
+        if now - self._shipped_at >= _SHIP_S:
+            self._lathe.shipper.catch_up(now)
+            self._shipped_at = now
+        if now - self._looked_at >= _CASES_S:
+            self._cases.look()
+            self._looked_at = now
+        return self._executor.step()
+
+    def run_forever(self, stop: threading.Event) -> None:
+        """Until `stop` is set. A database that goes away is waited for."""
+        while not stop.is_set():
+            try:
+                if not self.step():
+                    stop.wait(_IDLE_S)
+            except DatabaseUnavailable as error:
+                _log.warning("waiting for the database", reason=error.message)
+                stop.wait(_DATABASE_RETRY_S)
+
+    def run_until(self, done: Callable[[], bool], feed: Feed) -> None:
+        """Until `done`, forwarding the live feed meanwhile. Raises what a case failed with for good."""
+        while not done():
+            if not self.step():
+                time.sleep(_IDLE_S)
+            feed.forward()
+            self._cases.raise_failure()
+        feed.forward()
+
+
+class Feed:
+    """Hands each message of the live feed with an id above `after` to `show`."""
+
+    def __init__(self, store: Store, show: Callable[[Activity], None], *, after: int) -> None:
+        self._store = store
+        self._show = show
+        self._last = after
+
+    def forward(self) -> None:
+        """Hand over every message since the last call."""
+        for activity in self._store.activity.after(self._last):
+            self._last = activity.id
+            self._show(activity)
+
+
+class CaseThreads:
+    """One thread per case that can go on."""
+
+    def __init__(self, lathe: Lathe, clock: Callable[[], float]) -> None:
+        self._lathe = lathe
+        self._clock = clock
+        self._threads: dict[str, threading.Thread] = {}
+        self._failures: dict[str, list[Exception]] = {}
+        self._stopping = threading.Event()
+
+    def look(self) -> None:
+        """Start a thread for every case that can go on and that nobody else drives."""
+        for case in self._lathe.store.knowledge.investigations():
+            thread = self._threads.get(case.id)
+            if (thread is not None and thread.is_alive()) or not self._can_go_on(case):
+                continue
+            if self._lathe.leases.try_take(f"case:{case.id}"):
+                self._threads[case.id] = threading.Thread(
+                    target=self._drive, args=(case.id,), name=case.id, daemon=True
+                )
+                self._threads[case.id].start()
+
+    def stop(self) -> None:
+        """End all threads at their next poll."""
+        self._stopping.set()
+        for thread in self._threads.values():
+            thread.join()
+
+    def raise_failure(self) -> None:
+        """Raise what a case failed with for good."""
+        for failures in self._failures.values():
+            if len(failures) >= _MAX_CASE_FAILURES:
+                raise failures[-1]
+
+    def _can_go_on(self, case: Investigation) -> bool:
+        if case.state == InvestigationState.CLOSED or len(self._failures.get(case.id, [])) >= _MAX_CASE_FAILURES:
+            return False
+        if case.state == InvestigationState.OPEN:
+            return True
+        proposals = self._lathe.store.proposals.list(investigation_id=case.id)
+        return not any(each.state == ProposalState.OPEN and each.expires_at > self._clock() for each in proposals)
+
+    def _drive(self, case_id: str) -> None:
+        try:
+            self._lathe.runner(self._pause).start(LOOP, case_id)
+            self._failures.pop(case_id, None)
+        except _Stopping:
+            _log.info("case paused", case=case_id)
+        except Exception as error:  # a thread's end: the failure is kept, told, and tried again a few times
+            self._note(case_id, error)
+        finally:
+            self._lathe.leases.give(f"case:{case_id}")
+
+    def _pause(self) -> None:
+        if self._stopping.wait(_IDLE_S):
+            raise _Stopping
+
+    def _note(self, case_id: str, error: Exception) -> None:
+        self._failures.setdefault(case_id, []).append(error)
+        _log.error("case failed", case=case_id, exc_info=error)
+        if isinstance(error, LatheError) and not isinstance(error, DatabaseUnavailable):
+            text = f"the case stopped: {error.message}"
+            self._lathe.store.activity.publish(
+                "progress", text, investigation_id=case_id, detail={"remedy": error.remedy}
+            )

@@ -1,0 +1,1 @@
+"""Loops: propose -> execute -> measure -> update, over the store. Start with core.py (contract) and runner.py."""

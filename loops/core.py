@@ -1,0 +1,159 @@
+"""The loop contract: what every loop declares and the typed steps it implements.
+
+A loop is propose -> execute -> measure -> update (R801-1.2). `execute` belongs to the runner, because only effects
+that were requested, budgeted and, where needed, approved may touch the world. The runner may call every method again
+after a crash, so each one is a deterministic function of what the store holds as *measured*: the same store gives the
+same answer, and writing twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from context_store.records import Effect, EffectRequest, Proposal
+from contracts.enums import SignalStrength
+from contracts.errors import LatheError, UserInputError
+from contracts.evidence import EvidenceRef
+
+
+class LoopClass(StrEnum):
+    """The three classes of loops (R801-1.7)."""
+
+    DEBUG = "debug"
+    POTENTIAL = "potential"
+    QUANTIFICATION = "quantification"
+
+
+class Link(StrEnum):
+    """The links of the cycle; a charter names those that are broken for its object."""
+
+    PROPOSE = "propose"
+    EXECUTE = "execute"
+    MEASURE = "measure"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charter:
+    """Why a loop exists. Raises UserInputError when a part is empty: a loop without a charter is refused (R801-1.4)."""
+
+    loop_class: LoopClass
+    broken_links: tuple[Link, ...]  # which links the full-size training breaks
+    why_broken: str
+    closes_at: str  # where the cycle closes instead
+    signal: SignalStrength
+
+    def __post_init__(self) -> None:
+        if not (self.broken_links and self.why_broken.strip() and self.closes_at.strip()):
+            raise UserInputError(
+                "a loop needs a charter that names the broken link, the reason, and where the loop closes instead",
+                remedy="fill in broken_links, why_broken and closes_at of its Charter",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Caps of one case. What they forbid is not begun; what runs when time is up is no longer waited for."""
+
+    max_rounds: int = 24
+    wall_s: float = 3600.0
+    cpu_s: float = 1800.0
+    reruns: int = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a case is about, in words, for the search in earlier negative results."""
+
+    text: str
+    project_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Upper estimate of what one planned step spends; reserved before anything is requested."""
+
+    cpu_s: float
+    reruns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One effect a loop wants, with its price."""
+
+    effect: EffectRequest
+    cost: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The next step: effects that do not depend on each other. `reason` is one sentence for the reader."""
+
+    requests: tuple[Request, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """Nothing more is to be executed. `reason` is one sentence for the reader."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """What the cycle wrote down for good. Without a proposal the case closes here."""
+
+    statement: str
+    evidence: tuple[EvidenceRef, ...]
+    proposal_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """A decided proposal. `effect` is None when a person rejected it or it expired."""
+
+    proposal: Proposal
+    effect: Effect | None
+
+
+class Loop(Protocol):
+    """Four steps of a cycle and the question it asks of memory. `case_id` is an investigation of the store."""
+
+    name: str
+    charter: Charter
+
+    def recall(self, case_id: str) -> Question:
+        """What to look for among negative results before anything is proposed."""
+        ...
+
+    def propose(self, case_id: str) -> Planned | Conclusion:
+        """The next step by what has been measured so far."""
+        ...
+
+    def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
+        """Store the reading of each finished effect (done, failed or refused); returns one sentence."""
+        ...
+
+    def update(self, case_id: str, stopped: str) -> Update:
+        """Store verdict, exclusions and lesson, and at most one proposal. `stopped` is "" or the cap that ended it."""
+        ...
+
+    def verify(self, case_id: str, applied: Applied) -> str:
+        """Store whether the change held in the continuing run, or why a person declined it; returns one sentence."""
+        ...
+
+
+class EmptyCycle(LatheError):
+    """A cycle ended without a stored change or a stored negative result (R801-1.2)."""
+
+    @classmethod
+    def of(cls, loop: str, case_id: str) -> EmptyCycle:
+        """The error for one case."""
+        return cls(
+            f"the {loop} loop ended case {case_id} without a stored change or a stored negative result",
+            remedy="this is a defect of the loop: its update step has to store what was ruled out, with evidence",
+        )

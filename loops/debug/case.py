@@ -1,0 +1,163 @@
+"""Findings become anomalies, anomalies become a case, and a case is read back from the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from context_store import Store
+from context_store.records import Anomaly, Investigation
+from contracts.events import Scalar
+from contracts.evidence import EvidenceRef
+from loops.debug.detectors import DETECTORS
+from loops.debug.finding import Finding
+from loops.debug.measure import Probe, Reading, Window, magnitude, readings
+from loops.debug.ranking import Ranked, rank
+from loops.debug.suspects import Scene, find_scene
+from loops.debug.view import RunView, view_run
+
+GUARDS = ("lm_loss", "loss", "step_time_s")
+_NEAR = 20  # steps between onsets that still belong to one case
+_RERUN_STEPS = 40  # length of a re-run when the anomaly shows that soon
+_AFTER_ONSET = 20
+_DEVELOPED = 0.6  # share of the recorded anomaly that must show inside the window of a re-run
+_MIN_WINDOW = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything the loop decides on. `anomalies`: the leading one first. `scene` None: nothing can be re-run."""
+
+    investigation: Investigation
+    project_id: str
+    entry: str
+    anomalies: tuple[Anomaly, ...]
+    probe: Probe
+    view: RunView  # the probe's series and the guards of the run under suspicion
+    scene: Scene | None
+    ranked: tuple[Ranked, ...]
+    window: Window
+
+    @property
+    def run_id(self) -> str:
+        return self.investigation.run_id
+
+    @property
+    def leading(self) -> Anomaly:
+        return self.anomalies[0]
+
+
+def detect(store: Store, run_id: str) -> list[Finding]:
+    """Findings of a run, the leading one first; they are stored as anomalies. Empty: nothing wrong found.
+
+    Facts that no standalone finding accompanies are dropped: a healthy run stays silent.
+    """
+    view = view_run(store, run_id)
+    groups = group_findings(view, [finding for detector in DETECTORS for finding in detector(view)])
+    for group in groups:
+        for order, finding in enumerate(group):
+            _store_anomaly(store, run_id, finding, order)
+    return [finding for group in groups for finding in group]
+
+
+def group_findings(view: RunView, findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that began together, one group for each cause to be looked for; the worst group and finding first."""
+    groups: list[list[Finding]] = []
+    for finding in sorted(findings, key=lambda f: f.onset):
+        home = next((group for group in groups if _belongs(view, finding, group[0])), None)
+        groups.append([finding]) if home is None else home.append(finding)
+    alive = [group for group in groups if any(f.standalone for f in group)]
+    ordered = [sorted(g, key=lambda f: (not f.standalone, -f.specificity, f.onset)) for g in alive]
+    return sorted(ordered, key=lambda g: (-g[0].specificity * g[0].severity, g[0].onset))
+
+
+def open_case(store: Store, run_id: str, findings: Sequence[Finding], at: float) -> str | None:
+    """Open the case of the leading finding and those that began with it; its id, or None when nothing was found."""
+    if not findings:
+        return None
+    view = view_run(store, run_id, names=())
+    group = group_findings(view, findings)[0]
+    ids = [_store_anomaly(store, run_id, finding, order).id for order, finding in enumerate(group)]
+    segment = view.segment_at(group[0].onset[1])
+    key = f"{run_id}:{segment.number if segment else group[0].onset[0]}"
+    case_id = f"case-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+    store.knowledge.open_investigation(case_id, run_id, ids, title=group[0].statement, at=at)
+    return case_id
+
+
+def load_case(store: Store, case_id: str) -> Case:
+    """Read a case with its scene and ranking. Deterministic in what the store held when the case was opened."""
+    investigation = store.knowledge.investigation(case_id)
+    run = store.runs.get(investigation.run_id)
+    found = store.knowledge.anomalies(investigation_id=case_id)
+    anomalies = tuple(sorted(found, key=lambda a: (a.probe.get("order", 0), a.id)))
+    probe = Probe.from_json(anomalies[0].probe)
+    view = view_run(store, run.id, names=tuple(dict.fromkeys((*probe.series, *GUARDS))))
+    scene = find_scene(store, view, anomalies[0].onset)
+    return Case(
+        investigation=investigation,
+        project_id=run.project_id,
+        entry=store.projects.get(run.project_id).entry,
+        anomalies=anomalies,
+        probe=probe,
+        view=view,
+        scene=scene,
+        ranked=rank(store, scene, anomalies) if scene else (),
+        window=rerun_window(view, probe, scene.segment.start_step if scene else 0),
+    )
+
+
+def rerun_window(view: RunView, probe: Probe, start: int) -> Window:
+    """Steps in which re-runs from `start` are compared: the shortest in which the recorded anomaly has developed."""
+    end = min(probe.until, max(start + _RERUN_STEPS, probe.since + _AFTER_ONSET))
+    while end < probe.until and _developed(view, probe, _window(probe, start, end)) < _DEVELOPED:
+        end = min(probe.until, end + _MIN_WINDOW)
+    return _window(probe, start, end)
+
+
+def _window(probe: Probe, start: int, end: int) -> Window:
+    if probe.reading in (Reading.NONFINITE, Reading.SLOPE):
+        return Window(lo=min(probe.since, max(start + 1, end - _MIN_WINDOW)), hi=end)
+    lo = max(probe.since, start + (end - start) // 2)
+    return Window(lo=max(start + 1, min(lo, end - _MIN_WINDOW)), hi=end)
+
+
+def _developed(view: RunView, probe: Probe, window: Window) -> float:
+    """How much of the anomaly, as found, the recorded run shows in a window."""
+    found = readings(view, probe, window)
+    return 0.0 if found is None else float(np.mean(magnitude(found, *references(probe))))
+
+
+def references(probe: Probe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(anomalous [N, 1], normal [N, 1], noise [N]) as the detector saw them."""
+    anomalous, normal = np.array(probe.anomalous)[:, None], np.array(probe.normal)[:, None]
+    return anomalous, normal, np.array(probe.noise)
+
+
+def declared(case: Case, key: str) -> Scalar:
+    """A declared field of the onset segment, None when unknown."""
+    return case.scene.segment.declared.get(key) if case.scene else None
+
+
+def _belongs(view: RunView, finding: Finding, other: Finding) -> bool:
+    here, there = view.segment_at(finding.onset[1]), view.segment_at(other.onset[1])
+    same_segment = here is not None and there is not None and here.number == there.number > 0
+    return same_segment or finding.onset[0] - other.onset[1] <= _NEAR
+
+
+def _store_anomaly(store: Store, run_id: str, finding: Finding, order: int) -> Anomaly:
+    return store.knowledge.put_anomaly(
+        Anomaly(
+            run_id=run_id,
+            kind=finding.kind,
+            series=finding.series,
+            onset=finding.onset,
+            severity=finding.severity,
+            statement=finding.statement,
+            evidence=finding.evidence or (EvidenceRef(kind="run", id=run_id),),
+            probe={**finding.probe.to_json(), "order": order},
+        )
+    )

@@ -1,0 +1,383 @@
+"""Which re-run next: the cheapest one by what is still unknown (design section 5.2). Pure: facts in, step out.
+
+A re-run is named by the set of changes that are in force in it. All changes on is the faulty version; all new ones
+off is the last good one. Reverting, adding, bisecting and the cells of a 2x2 are such sets too, so no set runs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from contracts.enums import CauseKind, DiagnosticKind, Verdict
+
+On = frozenset[str]
+Identity = tuple[On, On, int | None]  # changes in force, circumstances undone, seed
+
+MAX_SINGLES = 2  # single reverts before halving begins, when more suspects than this remain
+MAX_PARTNERS = 4  # single reverts in search of a partner before halving begins
+MAX_PLACEBOS = 2
+
+
+class Seen(StrEnum):
+    """What a re-run showed of the anomaly."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    IMPOSSIBLE = "impossible"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question."""
+
+    key: str
+    title: str
+    cause_kind: CauseKind
+    is_new: bool = True
+    circumstance: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One re-run. `on`: changes in force; `without`: circumstances undone; a seed means: from step 0 with that seed."""
+
+    kind: DiagnosticKind
+    label: str
+    on: On
+    suspects: tuple[str, ...] = ()
+    without: On = frozenset()
+    seed: int | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return (self.on, self.without, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """`ranked`: testable changes, most suspicious first. `chronological`: keys of the same, oldest first.
+
+    `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
+    """
+
+    ranked: tuple[Option, ...]
+    chronological: tuple[str, ...]
+    placebos: tuple[str, ...]
+    seen: Callable[[Identity], Seen | None]
+    fresh_seeds: tuple[int, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Option, ...]:
+        return tuple(option for option in self.ranked if not option.circumstance)
+
+    @property
+    def everything(self) -> On:
+        return frozenset(option.key for option in self.changes)
+
+    @property
+    def control(self) -> On:
+        """The last good version: what was in force before all new changes."""
+        return frozenset(option.key for option in self.changes if not option.is_new)
+
+    def at(self, on: On) -> Seen | None:
+        return self.seen((on, frozenset(), None))
+
+    def title(self, key: str) -> str:
+        return next(option.title for option in self.ranked if option.key == key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Nothing more is to be run. `cause` holds one key, or two that need each other; empty unless proven.
+
+    `baseline`: the set whose re-run is the control. `placebo`: the innocent change whose revert did not cure.
+    """
+
+    verdict: Verdict
+    reason: str
+    cause_kind: CauseKind = CauseKind.NONE
+    cause: tuple[str, ...] = ()
+    baseline: On = frozenset()
+    placebo: str | None = None
+
+
+Step = tuple[Experiment, ...] | Decision
+
+
+def next_step(facts: Facts) -> Step:
+    """The next batch of independent re-runs, or the decision."""
+    return _establish(facts) or _search(facts, _baseline(facts))
+
+
+def refuted(facts: Facts) -> tuple[str, ...]:
+    """Changes whose revert, alone, left the anomaly in place."""
+    everything = facts.everything
+    return tuple(o.key for o in facts.changes if facts.at(everything - {o.key}) is Seen.PRESENT)
+
+
+# --- is there something to explain ----------------------------------------------------------------------------
+
+
+def _establish(facts: Facts) -> Step | None:
+    """Replay and control; then, if the control shows the anomaly too, an earlier control or the circumstances."""
+    replay = Experiment(kind=DiagnosticKind.REPLAY, label="the same code again", on=facts.everything)
+    control = Experiment(kind=DiagnosticKind.CONTROL, label="the last good code", on=facts.control)
+    if missing := _unseen(facts, [replay, control]):
+        return missing
+    if facts.at(facts.everything) is not Seen.PRESENT:
+        return _cannot("the anomaly does not come back when the same code runs again from the same checkpoint")
+    if facts.at(facts.control) is Seen.ABSENT:
+        return None
+    return _beyond_control(facts)
+
+
+def _beyond_control(facts: Facts) -> Step | None:
+    if facts.at(facts.control) is Seen.IMPOSSIBLE:
+        return _cannot("the last good code cannot be run from this checkpoint, so there is no control")
+    if facts.control:
+        first = Experiment(kind=DiagnosticKind.CONTROL, label="the first code of this run", on=frozenset())
+        if missing := _unseen(facts, [first]):
+            return missing
+        if facts.at(frozenset()) is Seen.ABSENT:
+            return None
+    return _circumstances_alone(facts)
+
+
+def _circumstances_alone(facts: Facts) -> Step:
+    """The control shows the anomaly as well: only the way the run was resumed is left."""
+    tests = [_without(facts, circumstance) for circumstance in _circumstances(facts)]
+    if missing := _unseen(facts, tests):
+        return missing
+    cured = [option for option, test in zip(_circumstances(facts), tests, strict=True) if _is_absent(facts, test)]
+    if not cured:
+        return _cannot("the last good code shows the anomaly too, so its cause is not among these changes")
+    placebo = _placebo(facts, frozenset())
+    if isinstance(placebo, tuple):
+        return placebo
+    return Decision(
+        verdict=Verdict.PROVEN,
+        reason=f"undoing {cured[0].title} cures, and the last good code with it shows the anomaly",
+        cause_kind=cured[0].cause_kind,
+        cause=(cured[0].key,),
+        baseline=facts.control,
+        placebo=placebo,
+    )
+
+
+# --- which change ---------------------------------------------------------------------------------------------
+
+
+def _baseline(facts: Facts) -> On:
+    return facts.control if facts.at(facts.control) is Seen.ABSENT else frozenset()
+
+
+def _search(facts: Facts, baseline: On) -> Step:
+    """Single reverts in the order of suspicion, then halving; the first change that cures is to be confirmed."""
+    candidates = [option.key for option in facts.changes if option.key not in baseline]
+    num_refuted = 0
+    for key in candidates:
+        result = facts.at(facts.everything - {key})
+        if result is Seen.ABSENT:
+            return _confirm(facts, baseline, key)
+        if result is None:
+            left = len(candidates) - num_refuted
+            if num_refuted >= MAX_SINGLES and left > MAX_SINGLES:
+                break
+            return _with_placebo(facts, [_revert(facts, key)], key)
+        num_refuted += 1
+    return _halve(facts, baseline)
+
+
+def _halve(facts: Facts, baseline: On) -> Step:
+    """Bisect over the order in which the changes came; the one at which the anomaly appears is to be confirmed."""
+    found = _appearance(facts, baseline, frozenset())
+    if isinstance(found, tuple):
+        return found
+    if found is None:
+        return _cannot("no single change could be isolated: the versions in between could not be run")
+    if missing := _unseen(facts, [_revert(facts, found)]):
+        return missing
+    if facts.at(facts.everything - {found}) is Seen.PRESENT:
+        return _cannot(
+            f"the anomaly appears with {facts.title(found)}, but leaving it out does not cure: "
+            "more than one of these changes brings it about"
+        )
+    return _confirm(facts, baseline, found)
+
+
+def _appearance(facts: Facts, baseline: On, pinned: On) -> tuple[Experiment, ...] | str | None:
+    """The change at which the anomaly appears when changes are added in order to baseline + pinned.
+
+    Two points are asked at once. None when no untried point is left.
+    """
+    order = [key for key in facts.chronological if key in facts.everything - baseline - pinned]
+    sets = [baseline | pinned | frozenset(order[:k]) for k in range(len(order) + 1)]
+    seen = [facts.at(on) for on in sets]
+    high = next((k for k, result in enumerate(seen) if result is Seen.PRESENT), len(order))
+    low = max((k for k in range(high) if seen[k] is Seen.ABSENT), default=0)
+    if high - low == 1:
+        return order[high - 1]
+    open_points = [k for k in range(low + 1, high) if seen[k] is None]
+    if not open_points:
+        return None
+    picks = {open_points[len(open_points) // 3], open_points[2 * len(open_points) // 3]}
+    return tuple(
+        Experiment(
+            kind=DiagnosticKind.ADD,
+            label=f"the first {k} of {len(order)} changes",
+            on=sets[k],
+            suspects=tuple(order[:k]),
+        )
+        for k in sorted(picks)
+    )
+
+
+# --- is it really this one ------------------------------------------------------------------------------------
+
+
+def _confirm(facts: Facts, baseline: On, key: str) -> Step:
+    """Leaving `key` out cures. Does adding it alone bring the anomaly about? Is the way of resuming needed too?"""
+    add = _add(facts, baseline, (key,), DiagnosticKind.ADD)
+    tests = [add, *(_without(facts, circumstance) for circumstance in _circumstances(facts))]
+    if missing := _unseen(facts, tests):
+        return missing
+    result = facts.at(add.on)
+    if result is Seen.IMPOSSIBLE:
+        return _confirm_in_order(facts, baseline, key)
+    if result is Seen.ABSENT:
+        return _partner(facts, baseline, key)
+    return _prove(facts, baseline, (key,), "leaving it out cures, adding it alone to the good code brings it about")
+
+
+def _confirm_in_order(facts: Facts, baseline: On, key: str) -> Step:
+    """The change cannot be added alone (it needs earlier lines): compare the versions just before and after it."""
+    order = [k for k in facts.chronological if k in facts.everything - baseline]
+    before = baseline | frozenset(order[: order.index(key)])
+    label = f"all changes up to {facts.title(key)}"
+    tests = [
+        Experiment(kind=DiagnosticKind.CONTROL, label=f"{label}, without it", on=before, suspects=(key,)),
+        Experiment(kind=DiagnosticKind.ADD, label=label, on=before | {key}, suspects=(key,)),
+    ]
+    if missing := _unseen(facts, tests):
+        return missing
+    if facts.at(before) is Seen.ABSENT and facts.at(before | {key}) is Seen.PRESENT:
+        return _prove(facts, baseline, (key,), "leaving it out cures, and the anomaly appears with it in the history")
+    return _cannot(f"leaving out {facts.title(key)} cures, but it could not be added to the good code to cross-check")
+
+
+def _partner(facts: Facts, baseline: On, key: str) -> Step:
+    """`key` is needed but not enough: find the change it needs, then run the 2x2."""
+    others = [o.key for o in facts.changes if o.key != key and o.key not in baseline]
+    cures = [k for k in others if facts.at(facts.everything - {k}) is Seen.ABSENT]
+    if not cures:
+        untried = [k for k in others[:MAX_PARTNERS] if facts.at(facts.everything - {k}) is None]
+        if untried:
+            return tuple(_revert(facts, k) for k in untried[:2])
+        found = _appearance(facts, baseline, frozenset({key}))
+        if isinstance(found, tuple):
+            return found
+        cures = [found] if found is not None else []
+    if not cures:
+        return _cannot(f"leaving out {facts.title(key)} cures, but alone it does not bring the anomaly about")
+    return _two_by_two(facts, baseline, key, cures[0])
+
+
+def _two_by_two(facts: Facts, baseline: On, one: str, two: str) -> Step:
+    both = _add(facts, baseline, (one, two), DiagnosticKind.COMBINATION)
+    alone = _add(facts, baseline, (two,), DiagnosticKind.ADD)
+    if missing := _unseen(facts, [both, alone, _revert(facts, two)]):
+        return missing
+    names = f"{facts.title(one)} and {facts.title(two)}"
+    if facts.at(both.on) is not Seen.PRESENT or facts.at(alone.on) is not Seen.ABSENT:
+        return _cannot(f"{names} are both involved, but the four combinations do not separate them")
+    reason = "neither brings it about alone, both together do, and leaving out either one cures"
+    return _prove(facts, baseline, (one, two), reason)
+
+
+def _prove(facts: Facts, baseline: On, cause: tuple[str, ...], reason: str) -> Step:
+    """Ask for what a proof still lacks: a placebo, and fresh seeds where the caller gave some."""
+    placebo = _placebo(facts, frozenset(cause))
+    if isinstance(placebo, tuple):
+        return placebo
+    needed = [c for c in _circumstances(facts) if _is_absent(facts, _without(facts, c))]
+    kinds = [option.cause_kind for option in facts.changes if option.key in cause]
+    kind = CauseKind.RESUME if needed else CauseKind.INTERACTION if len(cause) > 1 else kinds[0]
+    if missing := _unseen(facts, [] if needed else _fresh(facts, baseline)):
+        return missing
+    together = f"; it needs {needed[0].title}" if needed else ""
+    return Decision(
+        verdict=Verdict.PROVEN,
+        reason=reason + together,
+        cause_kind=kind,
+        cause=cause,
+        baseline=baseline,
+        placebo=placebo,
+    )
+
+
+# --- single experiments ---------------------------------------------------------------------------------------
+
+
+def _revert(facts: Facts, key: str, kind: DiagnosticKind = DiagnosticKind.REVERT) -> Experiment:
+    return Experiment(kind=kind, label=f"without {facts.title(key)}", on=facts.everything - {key}, suspects=(key,))
+
+
+def _add(facts: Facts, baseline: On, keys: tuple[str, ...], kind: DiagnosticKind) -> Experiment:
+    names = " and ".join(facts.title(key) for key in keys)
+    return Experiment(kind=kind, label=f"good code with {names}", on=baseline | frozenset(keys), suspects=keys)
+
+
+def _without(facts: Facts, circumstance: Option) -> Experiment:
+    return Experiment(
+        kind=DiagnosticKind.REVERT,
+        label=f"the same code without {circumstance.title}",
+        on=facts.everything,
+        suspects=(circumstance.key,),
+        without=frozenset({circumstance.key}),
+    )
+
+
+def _fresh(facts: Facts, baseline: On) -> list[Experiment]:
+    sides = ((facts.everything, "faulty"), (baseline, "good"))
+    return [
+        Experiment(kind=DiagnosticKind.FRESH_SEED, label=f"seed {seed}, {name} code", on=on, seed=seed)
+        for seed in facts.fresh_seeds
+        for on, name in sides
+    ]
+
+
+def _placebo(facts: Facts, cause: On) -> tuple[Experiment, ...] | str | None:
+    """An innocent change whose revert left the anomaly; the re-run that is still to tell; or None when there is none."""
+    tried = [(key, facts.at(facts.everything - {key})) for key in facts.placebos if key not in cause]
+    shown = [key for key, result in tried if result is Seen.PRESENT]
+    if shown:
+        return shown[0]
+    cured = sum(result is Seen.ABSENT for _, result in tried)
+    untried = [key for key, result in tried if result is None]
+    if untried and cured < MAX_PLACEBOS:
+        return (_revert(facts, untried[0], DiagnosticKind.PLACEBO),)
+    return None
+
+
+def _with_placebo(facts: Facts, tests: Sequence[Experiment], key: str) -> tuple[Experiment, ...]:
+    """`tests`, and the placebo beside them, since two re-runs take no longer than one."""
+    placebo = _placebo(facts, frozenset({key}))
+    return (*tests, *placebo) if isinstance(placebo, tuple) else tuple(tests)
+
+
+def _circumstances(facts: Facts) -> tuple[Option, ...]:
+    return tuple(option for option in facts.ranked if option.circumstance)
+
+
+def _unseen(facts: Facts, experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
+    return tuple(experiment for experiment in experiments if facts.seen(experiment.identity) is None)
+
+
+def _is_absent(facts: Facts, experiment: Experiment) -> bool:
+    return facts.seen(experiment.identity) is Seen.ABSENT
+
+
+def _cannot(reason: str) -> Decision:
+    return Decision(verdict=Verdict.CANNOT_TELL, reason=reason)

@@ -1,0 +1,127 @@
+"""Deterministic ranking of factors: timing, what the change is in substance, whether its words bear on the statistics
+that moved, whether it names the layers, and what was excluded before. Each part is said in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from context_store import Store
+from context_store.records import Anomaly, NegativeResult
+from contracts.enums import CauseKind
+from contracts.evidence import EvidenceRef
+from contracts.names import SeriesName
+from loops.debug.substance import Substance, changed_lines, tokens
+from loops.debug.suspects import Factor, Scene
+from loops.debug.topics import split_words, topics_of
+
+# How much a class of change weighs; an innocent-looking one is examined last, not never.
+_WEIGHT = {
+    Substance.DOCUMENTATION: 0.02,
+    Substance.COMMENT: 0.04,
+    Substance.RENAME: 0.08,
+    Substance.LOGGING: 0.08,
+    Substance.SMALL_NUMBER: 0.3,
+    Substance.LOGIC: 0.8,
+    Substance.LARGE_NUMBER: 1.0,
+}
+_EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
+_CONSEQUENCE = 0.5  # weight of the findings after the first
+_BASE, _SCOPE, _MODULE = 0.1, 0.4, 0.2
+_SAME_TEXT = 12  # negative results looked at for one factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A factor with its score in 0..1 and the reasons for it. `excluded_by`: stored negative results against it."""
+
+    factor: Factor
+    score: float
+    reason: str
+    excluded_by: tuple[NegativeResult, ...] = ()
+
+    @property
+    def evidence(self) -> tuple[EvidenceRef, ...]:
+        refs = tuple(EvidenceRef(kind="negative", id=str(negative.id)) for negative in self.excluded_by)
+        return (*self.factor.evidence, *refs)
+
+
+def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Ranked, ...]:
+    """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads."""
+    ranked = [_rank_one(store, scene, factor, anomalies) for factor in scene.factors]
+    order = {factor.key: i for i, factor in enumerate(scene.factors)}
+    return tuple(sorted(ranked, key=lambda r: (-round(r.score, 6), -order[r.factor.key])))
+
+
+def _rank_one(store: Store, scene: Scene, factor: Factor, anomalies: Sequence[Anomaly]) -> Ranked:
+    words = set(split_words(factor_words(factor)))
+    link, topics = _link(words, anomalies)
+    layers, modules = _named_layers(factor, anomalies), _named_modules(words, anomalies)
+    known = _known_exclusions(store, scene, factor, anomalies[0])
+    match = _BASE + link + _SCOPE * bool(layers) + _MODULE * bool(modules)
+    score = match / (_BASE + 1.0 + _SCOPE + _MODULE) * _WEIGHT[factor.substance]
+    score *= (1.0 if factor.is_new else _EARLIER) * (1.0 if factor.testable else _UNTESTABLE)
+    score *= _EXCLUDED_BEFORE if known else 1.0
+    reasons = [
+        f"newly in force at step {scene.segment.start_step}" if factor.is_new else "in force since before all was well",
+        str(factor.substance) if factor.commit else "a circumstance of the start",
+        "its words bear on " + ", ".join(topics) if topics else "nothing in it bears on what moved",
+    ]
+    reasons += [f"names layer {', '.join(layers)}"] if layers else []
+    reasons += [f"names {', '.join(modules)}"] if modules else []
+    reasons += [f"excluded before: {negative.reason}" for negative in known[:1]]
+    return Ranked(factor=factor, score=score, reason="; ".join(reasons), excluded_by=known)
+
+
+def factor_words(factor: Factor) -> list[str]:
+    """Paths, symbols, identifiers of changed lines and config fields. Commit messages are claims, not evidence."""
+    names = [change.key for change in factor.fields]
+    for hunk in factor.hunks:
+        names += [hunk.path.removesuffix(".py"), *hunk.symbols]
+        for lines in changed_lines(hunk):
+            names += [token for token in tokens(lines) if token.isidentifier()]
+    return names
+
+
+def _link(words: set[str], anomalies: Sequence[Anomaly]) -> tuple[float, list[str]]:
+    """0..1, and the topics that link. Each further topic halves what is missing to 1."""
+    topics = topics_of(words)
+    total = weight_sum = 0.0
+    linked: dict[str, None] = {}
+    for i, anomaly in enumerate(anomalies):
+        bearing = [topic.name for topic in topics if any(topic.bears_on(name) for name in anomaly.series)]
+        weight = 1.0 if i == 0 else _CONSEQUENCE
+        total += weight * (1.0 - 0.5 ** len(bearing))
+        weight_sum += weight
+        linked.update(dict.fromkeys(bearing))
+    return total / weight_sum, list(linked)
+
+
+def _named_layers(factor: Factor, anomalies: Sequence[Anomaly]) -> list[str]:
+    """Layer numbers of a layer-specific anomaly that appear as literals in the changed lines."""
+    layers = {layer for name in anomalies[0].series if (layer := SeriesName.parse(name).layer) is not None}
+    if not layers or len(layers) > 4:
+        return []
+    text = " ".join(line for hunk in factor.hunks for line in changed_lines(hunk)[1])
+    return sorted({found for found in re.findall(r"(?<![\w.])\d+(?![\w.])", text) if int(found) in layers})
+
+
+def _named_modules(words: set[str], anomalies: Sequence[Anomaly]) -> list[str]:
+    """Last module parts of the leading anomaly's series (`norm` of `layers.3.norm`) that the change names."""
+    modules = {SeriesName.parse(name).module.rpartition(".")[2] for name in anomalies[0].series}
+    return sorted(module for module in modules if module and not module.isdigit() and module.lower() in words)
+
+
+def _known_exclusions(store: Store, scene: Scene, factor: Factor, anomaly: Anomaly) -> tuple[NegativeResult, ...]:
+    """Stored exclusions of the same change for the same kind of anomaly in this project, by re-runs of other cases."""
+    if factor.commit is None or factor.cause_kind is CauseKind.ENVIRONMENT:
+        return ()
+    found = store.negatives.search(factor.commit.hash, project_id=scene.project_id, limit=_SAME_TEXT)
+    return tuple(
+        negative
+        for negative, _ in found
+        if negative.context.get("commit") == factor.commit.hash
+        and negative.context.get("anomaly_kind") == anomaly.kind
+        and negative.reason_class == "excluded_by_rerun"
+    )

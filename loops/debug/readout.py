@@ -1,0 +1,139 @@
+"""What re-runs showed: the probe's measure on each, whether the replay was bitwise equal, and which lines ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from context_store import Store
+from context_store.records import Diagnostic, Effect
+from contracts.enums import DiagnosticKind, EffectState
+from contracts.errors import NotFound
+from loops.debug.case import Case, references
+from loops.debug.experiments import FRESH_STEPS, payload_of
+from loops.debug.measure import Reading, Window, magnitude, readings
+from loops.debug.planner import Identity, Seen
+from loops.debug.view import view_run
+
+Floats = NDArray[np.float64]
+
+PRESENT = 0.5  # half-way between control and anomalous run
+_WALL_CLOCK = ("tokens_per_second", "step_time_s")  # the only series that may differ in an exact replay
+_FRESH = Window(lo=FRESH_STEPS // 2, hi=FRESH_STEPS)  # steps over which a run from random weights is read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The measure of one re-run: its mean, and its value per step (one value for slopes)."""
+
+    mean: float
+    per_step: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exactness:
+    """How a replay compares with the recorded run over the steps both have."""
+
+    num_series: int
+    num_steps: int
+    differing: tuple[str, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        return self.num_steps > 0 and not self.differing
+
+
+def lookup(case: Case, diagnostics: Sequence[Diagnostic]) -> Callable[[Identity], Seen | None]:
+    """What the planner asks: what a set showed. Re-runs that were read without a measure were impossible."""
+    by_run = {diagnostic.run_id: diagnostic for diagnostic in diagnostics}
+
+    def seen(identity: Identity) -> Seen | None:
+        diagnostic = by_run.get(str(payload_of(case, identity)["run_id"]))
+        if diagnostic is None or not diagnostic.reading:
+            return None
+        if diagnostic.measure is None:
+            return Seen.IMPOSSIBLE
+        return Seen.PRESENT if diagnostic.measure >= PRESENT else Seen.ABSENT
+
+    return seen
+
+
+def read_rerun(store: Store, case: Case, diagnostic: Diagnostic, control: Diagnostic | None) -> Measured | None:
+    """The measure of one re-run against the recorded run and, once there is one, the control.
+
+    None when the run ended before the window, or lacks a series.
+    """
+    anomalous = readings(case.view, case.probe, case.window)
+    run = _readings(store, case, diagnostic.run_id, case.window)
+    if anomalous is None or run is None:
+        return None
+    _, normal, noise = references(case.probe)
+    reference = normal if control is None else _readings(store, case, control.run_id, case.window)
+    if reference is None:
+        return None
+    per_step = magnitude(run, anomalous, reference, noise)
+    return None if np.isnan(per_step).any() else Measured(mean=float(per_step.mean()), per_step=per_step)
+
+
+def read_pairs(store: Store, case: Case, pairs: Sequence[tuple[Diagnostic, Diagnostic]]) -> Floats:
+    """Measure of (faulty - good) of each seed pair, in units of this run's anomaly; pairs that cannot be read are left out."""
+    found = []
+    for faulty, good in pairs:
+        sides = [_readings(store, case, d.run_id, _FRESH) for d in (faulty, good)]
+        anomalous, normal, noise = references(case.probe)
+        if sides[0] is None or sides[1] is None:
+            continue
+        shifted = normal + sides[0].mean(axis=1, keepdims=True) - sides[1].mean(axis=1, keepdims=True)
+        found.append(float(magnitude(shifted, anomalous, normal, noise).mean()))
+    return np.array(found)
+
+
+def control_of(diagnostics: Sequence[Diagnostic]) -> Diagnostic | None:
+    """The control that was free of the anomaly, None before there is one."""
+    controls = [d for d in diagnostics if d.kind is DiagnosticKind.CONTROL and d.measure is not None]
+    return next((d for d in controls if d.measure is not None and d.measure < PRESENT), None)
+
+
+def exactness(store: Store, case: Case, run_id: str) -> Exactness:
+    """Compare every deterministic series and the data order of a replay with the recorded run, bit by bit."""
+    assert case.scene is not None
+    lo, hi = case.scene.segment.start_step + 1, case.window.hi
+    names = [n for n in store.series.names(run_id) if not n.startswith(_WALL_CLOCK)]
+    mine, theirs = (store.series.matrix(r, names, lo=lo, hi=hi) for r in (run_id, case.run_id))
+    shared, i, j = np.intersect1d(mine.steps, theirs.steps, return_indices=True)
+    equal = (mine.present[:, i] == theirs.present[:, j]) & (
+        (mine.values[:, i] == theirs.values[:, j]) | (np.isnan(mine.values[:, i]) & np.isnan(theirs.values[:, j]))
+    )
+    differing = [name for name, row in zip(names, equal, strict=True) if not row.all()]
+    orders = [_order(store, r, shared) for r in (run_id, case.run_id)]
+    if orders[0] != orders[1]:
+        differing.append("the order of the samples")
+    return Exactness(num_series=len(names), num_steps=int(shared.size), differing=tuple(differing))
+
+
+def why_impossible(effect: Effect, case: Case) -> str:
+    """One sentence on a re-run that gave no measure."""
+    if effect.state is not EffectState.DONE:
+        return f"impossible: {effect.message or effect.state}"
+    last = effect.result.get("last_step", 0)
+    return f"impossible: it ended at step {last}, before it could be measured ({effect.result.get('message', '')})"
+
+
+def _readings(store: Store, case: Case, run_id: str, window: Window) -> Floats | None:
+    try:
+        view = view_run(store, run_id, names=case.probe.series)
+    except NotFound:
+        return None
+    found = readings(view, case.probe, window)
+    expected = window.hi - window.lo + 1
+    enough = 1 if case.probe.reading in (Reading.SLOPE, Reading.NONFINITE) else expected // 2
+    return None if found is None or found.shape[1] < enough else found
+
+
+def _order(store: Store, run_id: str, steps: NDArray[np.int64]) -> Mapping[int, str]:
+    reads = store.runs.data_reads(run_id)
+    wanted = set(steps.tolist())
+    return {int(s): h for s, h in zip(reads.steps, reads.hashes, strict=True) if int(s) in wanted}

@@ -1,0 +1,207 @@
+"""From the planner's decision to a verdict that may be shown: with scope, n, effect, interval, and what would
+overturn it. Whatever a proof lacks turns `proven` into `cannot_tell`, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from context_store import Store
+from context_store.records import Diagnostic, VerdictRecord
+from contracts.enums import CauseKind, DiagnosticKind, Scope, Verdict
+from contracts.evidence import EvidenceRef
+from loops.debug.case import Case
+from loops.debug.executed import files_differ, ran_lines
+from loops.debug.experiments import commits_in_order, payload_of
+from loops.debug.planner import Decision, Facts, Identity, On
+from loops.debug.readout import PRESENT, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
+from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
+
+_NOISE_FACTOR = 3.0  # the recession must exceed the noise by this much
+_MIN_PAIRS = 5  # a claim beyond this run needs as many seed pairs (three agreeing pairs are p = 0.125)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The numbers a verdict rests on. `noise`: how far replay and placebo lie from 1. `effect`: how much the revert
+    takes away of the anomaly (1 = all of it), with a 95 % interval over the steps of this run."""
+
+    exact: Exactness
+    noise: float
+    effect: float
+    interval: tuple[float, float]
+    lacks: tuple[str, ...]  # what is missing for a proof, one sentence each
+
+
+def verdicts_of(store: Store, case: Case, facts: Facts, decision: Decision) -> list[VerdictRecord]:
+    """The verdict on this run, and one on fresh seeds, apart, when pairs were run."""
+    runs = _Runs(store, case)
+    if decision.verdict is not Verdict.PROVEN:
+        return [_cannot_tell(case, runs, decision.reason, None)]
+    proof = _proof(store, case, runs, facts, decision)
+    if proof.lacks:
+        return [_cannot_tell(case, runs, f"{decision.reason}; but {' and '.join(proof.lacks)}", proof)]
+    found = [_proven(case, runs, facts, decision, proof)]
+    fresh = _fresh_verdict(store, case, runs, facts, decision)
+    return found if fresh is None else [*found, fresh]
+
+
+def cause_kind_of(decision: Decision, verdict: VerdictRecord) -> CauseKind:
+    """A cause is named only when it is proven."""
+    return decision.cause_kind if verdict.verdict is Verdict.PROVEN else CauseKind.NONE
+
+
+class _Runs:
+    """The executed diagnostics of a case, by what was in force in them."""
+
+    def __init__(self, store: Store, case: Case) -> None:
+        self._case = case
+        self.all = [d for d in store.knowledge.diagnostics(case.investigation.id) if d.reading]
+        self._by_run = {d.run_id: d for d in self.all}
+
+    def of(self, on: On, without: On = frozenset(), seed: int | None = None) -> Diagnostic | None:
+        identity: Identity = (on, without, seed)
+        return self._by_run.get(str(payload_of(self._case, identity)["run_id"]))
+
+    @property
+    def evidence(self) -> tuple[EvidenceRef, ...]:
+        return tuple(EvidenceRef(kind="run", id=d.run_id) for d in self.all if d.measure is not None)
+
+
+def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decision) -> Proof:
+    every, cause = facts.everything, decision.cause
+    control = control_of(runs.all)
+    replay = runs.of(every)
+    assert replay is not None
+    circumstance = cause[0] not in every
+    revert = runs.of(every, frozenset(cause)) if circumstance else runs.of(every - {cause[0]})
+    placebo = runs.of(every - {decision.placebo}) if decision.placebo else None
+    exact = exactness(store, case, replay.run_id)
+    noise = max(_off(replay), _off(placebo) if placebo else 0.0)
+    measured = read_rerun(store, case, revert, None if circumstance else control) if revert else None
+    effect, interval = _effect(measured, noise)
+    lacks = [] if placebo else ["no innocent change could be left out for comparison (placebo)"]
+    if not exact.is_exact and replay.measure is None:
+        lacks.append("the replay could not be compared with the recorded run")
+    if effect < 1.0 - PRESENT or effect < _NOISE_FACTOR * noise:
+        lacks.append(f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}")
+    lacks += [] if circumstance or revert is None else _not_executed(store, case, facts, cause, replay, runs)
+    return Proof(exact=exact, noise=noise, effect=effect, interval=interval, lacks=tuple(lacks))
+
+
+def _off(diagnostic: Diagnostic) -> float:
+    return abs(1.0 - diagnostic.measure) if diagnostic.measure is not None else 1.0
+
+
+def _effect(measured: Measured | None, noise: float) -> tuple[float, tuple[float, float]]:
+    """1 - measure of the revert, and its interval: step-to-step variation, at least as wide as the noise."""
+    if measured is None:
+        return 0.0, (0.0, 0.0)
+    recession = 1.0 - measured.per_step
+    if recession.size < 4:
+        mean = float(recession.mean())
+        return mean, (mean - noise, mean + noise)
+    found = block_bootstrap(recession, rng=np.random.default_rng(0))
+    return found.mean, (min(found.low, found.mean - noise), max(found.high, found.mean + noise))
+
+
+def _not_executed(
+    store: Store, case: Case, facts: Facts, cause: Sequence[str], replay: Diagnostic, runs: _Runs
+) -> list[str]:
+    """Sentences for each cause whose lines did not run in the faulty replay, or whose files never differed."""
+    assert case.scene is not None
+    ordered = commits_in_order(case.scene)
+    executed = store.runs.executed(replay.run_id, 0)
+    missing = []
+    for position, factor in enumerate(ordered):
+        if factor.key not in cause:
+            continue
+        ran = ran_lines(factor, ordered[position + 1 :], executed)
+        revert = runs.of(facts.everything - {factor.key})
+        if ran is False:
+            missing.append(f"the re-runs did not execute the lines of {factor.title}")
+        elif ran and (revert is None or not files_differ(store, factor, replay.run_id, revert.run_id)):
+            missing.append(f"the re-runs with and without {factor.title} imported the same files")
+    return missing
+
+
+def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Proof) -> VerdictRecord:
+    names = " and ".join(facts.title(key) for key in decision.cause)
+    replay = (
+        f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
+        if proof.exact.is_exact
+        else f"the replay differs from the recorded run by {proof.noise:.2f}"
+    )
+    low, high = proof.interval
+    return VerdictRecord(
+        investigation_id=case.investigation.id,
+        verdict=Verdict.PROVEN,
+        scope=Scope.THIS_RUN,
+        suspect_keys=decision.cause,
+        num_reruns=len(runs.all),
+        effect=proof.effect,
+        interval=proof.interval,
+        statement=(
+            f"{names} caused it in this run: {decision.reason}. Leaving it out takes away {proof.effect:.2f} of the "
+            f"anomaly (95 % {low:.2f} to {high:.2f}); {replay}; leaving out an innocent change "
+            f"({facts.title(decision.placebo or '')}) changes it by {proof.noise:.2f}."
+        ),
+        would_overturn=(
+            "a re-run of the same code from the same checkpoint without the anomaly, one with the change left out that "
+            "still shows it, or an innocent change whose removal cures as well"
+        ),
+        evidence=(*case.leading.evidence[:2], *runs.evidence),
+    )
+
+
+def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> VerdictRecord:
+    done = [d for d in runs.all if d.measure is not None]
+    return VerdictRecord(
+        investigation_id=case.investigation.id,
+        verdict=Verdict.CANNOT_TELL,
+        scope=Scope.THIS_RUN if done else Scope.OBSERVED,
+        suspect_keys=(),
+        num_reruns=len(runs.all),
+        effect=proof.effect if proof else None,
+        interval=proof.interval if proof else None,
+        statement=f"the cause cannot be told: {reason}",
+        would_overturn="re-runs that separate the suspects that are left, or telemetry of what was not recorded",
+        evidence=(*case.leading.evidence[:2], *runs.evidence),
+    )
+
+
+def _fresh_verdict(
+    store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decision
+) -> VerdictRecord | None:
+    """Does the same code show it from random weights with other seeds? Says so only from five pairs on."""
+    sides = [(runs.of(facts.everything, seed=s), runs.of(decision.baseline, seed=s)) for s in facts.fresh_seeds]
+    pairs = [(faulty, good) for faulty, good in sides if faulty is not None and good is not None]
+    found = read_pairs(store, case, pairs)
+    if found.size < 2:
+        return None
+    effect = t_interval(found)
+    num_same = int(np.sum(found > 0))
+    p = sign_test_p(num_same, found.size)
+    holds = found.size >= _MIN_PAIRS and effect.low > 0.0
+    return VerdictRecord(
+        investigation_id=case.investigation.id,
+        verdict=Verdict.PROVEN if holds else Verdict.CANNOT_TELL,
+        scope=Scope.SAME_CODE_SMALL,
+        suspect_keys=decision.cause if holds else (),
+        num_reruns=2 * int(found.size),
+        effect=effect.mean,
+        interval=(effect.low, effect.high),
+        statement=(
+            f"from random weights, {num_same} of {found.size} seed pairs differ the same way (sign test p = {p:.3f}); "
+            f"mean {effect.mean:.2f} of this run's anomaly (95 % {effect.low:.2f} to {effect.high:.2f})"
+        ),
+        would_overturn="more seed pairs whose mean difference is zero",
+        evidence=tuple(EvidenceRef(kind="run", id=d.run_id) for pair in pairs for d in pair),
+    )
+
+
+def diagnostics_of(kind: DiagnosticKind, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Those of one kind that gave a measure."""
+    return [d for d in diagnostics if d.kind is kind and d.measure is not None]

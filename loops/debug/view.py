@@ -1,0 +1,170 @@
+"""A run as plain arrays: what every detector and measure reads. Built from the store, or by hand in tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from context_store import Store
+from context_store.records import DataReads
+from contracts.events import Scalar
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+_LAYER = re.compile(r"layers\.(\d+)(?=\.|/|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentView:
+    """One start or resume. Steps `start_step + 1` .. `last_step` were made by it.
+
+    `declared` and `effective` are flat configs with dotted keys; `effective` is that of the segment's first steps.
+    """
+
+    number: int
+    start_step: int
+    last_step: int
+    code_version: str
+    seed: int = 0
+    dp_size: int = 1
+    start_checkpoint: str = ""
+    declared: Mapping[str, Scalar] = field(default_factory=dict)
+    effective: Mapping[str, Scalar] = field(default_factory=dict)
+    environment: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One statistic over the layers: `values` [L, S] on the run's steps, `template` with `*` for the layer."""
+
+    template: str
+    layers: tuple[int, ...]
+    names: tuple[str, ...]
+    values: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """Canonical view of a run: the newest segment per step.
+
+    `steps` [S] ascending. `values` maps a series name to [S] floats; NaN where it was not logged, and `present` says
+    which points were. Series that a run lacks are simply not in the map.
+    """
+
+    run_id: str
+    steps: Steps
+    values: Mapping[str, Floats]
+    present: Mapping[str, NDArray[np.bool_]]
+    segments: tuple[SegmentView, ...]
+    reads: DataReads | None = None
+
+    def series(self, name: str) -> tuple[Steps, Floats]:
+        """The logged, finite points of one series; empty arrays when the run has no such series."""
+        if name not in self.values:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
+        values = self.values[name]
+        keep = self.present[name] & np.isfinite(values)
+        return self.steps[keep], values[keep]
+
+    @cached_property
+    def families(self) -> Mapping[str, Family]:
+        """Every statistic that exists for at least three layers, by template (`weight_norm/layers.*.router`)."""
+        grouped: dict[str, dict[int, str]] = {}
+        for name in self.values:
+            if len(found := _LAYER.findall(name)) == 1 and "/experts." not in name:
+                grouped.setdefault(_LAYER.sub("layers.*", name), {})[int(found[0])] = name
+        return {
+            template: Family(
+                template=template,
+                layers=tuple(sorted(by_layer)),
+                names=tuple(by_layer[layer] for layer in sorted(by_layer)),
+                values=np.stack([self.values[by_layer[layer]] for layer in sorted(by_layer)]),
+            )
+            for template, by_layer in sorted(grouped.items())
+            if len(by_layer) >= 3
+        }
+
+    def family(self, template: str) -> Family | None:
+        """The family of a template, or None when the run lacks it."""
+        return self.families.get(template)
+
+    @cached_property
+    def boundaries(self) -> tuple[SegmentView, ...]:
+        """Segments that continue earlier steps: the change takes effect at `start_step + 1`."""
+        return tuple(s for s in self.segments if s.start_step > 0 and np.any(self.steps <= s.start_step))
+
+    def segment_at(self, step: int) -> SegmentView | None:
+        """The newest segment that made `step`."""
+        made = [s for s in self.segments if s.start_step < step <= s.last_step]
+        return made[-1] if made else None
+
+    def before(self, segment: SegmentView) -> SegmentView | None:
+        """The segment whose steps the canonical view shows just before `segment` starts."""
+        earlier = [s for s in self.segments if s.number < segment.number and s.start_step < segment.start_step]
+        return earlier[-1] if earlier else None
+
+    def end_of(self, segment: SegmentView) -> int:
+        """Last step that the canonical view shows of `segment`: its end, or where a later one took over."""
+        later = [s.start_step for s in self.segments if s.number > segment.number and s.last_step > s.start_step]
+        return min([segment.last_step, *later])
+
+    def until(self, last_step: int) -> RunView:
+        """The same run as it was known at `last_step`."""
+        keep = self.steps <= last_step
+        return RunView(
+            run_id=self.run_id,
+            steps=self.steps[keep],
+            values={name: values[keep] for name, values in self.values.items()},
+            present={name: present[keep] for name, present in self.present.items()},
+            segments=tuple(s for s in self.segments if s.start_step < last_step),
+            reads=self.reads,
+        )
+
+
+def view_run(store: Store, run_id: str, *, names: tuple[str, ...] | None = None) -> RunView:
+    """Read a run from the store; `names` limits the series. Raises NotFound when there is no such run."""
+    wanted = store.series.names(run_id) if names is None else names
+    matrix = store.series.matrix(run_id, wanted)
+    segments = tuple(
+        SegmentView(
+            number=s.number,
+            start_step=s.start_step,
+            last_step=s.last_step,
+            code_version=s.code_version,
+            seed=s.seed,
+            dp_size=s.dp_size,
+            start_checkpoint=s.start_checkpoint,
+            declared=store.runs.declared(run_id, s.number),
+            effective=store.runs.effective(run_id, s.number),
+            environment=s.environment,
+        )
+        for s in store.runs.segments(run_id)
+    )
+    return RunView(
+        run_id=run_id,
+        steps=matrix.steps,
+        values={name: matrix.values[i] for i, name in enumerate(matrix.names)},
+        present={name: matrix.present[i] for i, name in enumerate(matrix.names)},
+        segments=segments,
+        reads=store.runs.data_reads(run_id),
+    )
+
+
+def make_view(
+    run_id: str, steps: Steps, values: Mapping[str, Floats], segments: tuple[SegmentView, ...] = ()
+) -> RunView:
+    """A run from arrays in memory; every value counts as logged. One segment over all steps when none is given."""
+    whole = SegmentView(number=0, start_step=0, last_step=int(steps[-1]) if steps.size else 0, code_version="")
+    return RunView(
+        run_id=run_id,
+        steps=steps,
+        values=values,
+        present={name: np.ones(steps.size, dtype=np.bool_) for name in values},
+        segments=segments or (whole,),
+    )

@@ -1,0 +1,349 @@
+"""The one runner of all loops: a LangGraph graph whose state holds ids only.
+
+    recall -> propose -> reserve -> execute -> measure -> (propose | update)
+    update -> (await_approval -> apply -> wait -> verify -> close | close)
+
+LangGraph is at-least-once: after a crash a node may run again. Every node is therefore idempotent: effects, proposals
+and records have keys that follow from their content, and loops answer from what the store holds as measured.
+The graph never acts on the world; it inserts effect requests that an executor carries out once (design section 6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from context_store import Store
+from context_store.records import Effect, EffectRequest
+from contracts.enums import EffectState, InvestigationState, ProposalState
+from contracts.errors import BudgetExceeded, NotFound
+from contracts.evidence import EvidenceRef
+from loops.core import Applied, EmptyCycle, Limits, Loop, Planned
+from loops.journal import Entry, Journal
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.types import StateSnapshot
+
+_FINISHED = frozenset({EffectState.DONE, EffectState.FAILED, EffectState.REFUSED})
+_STEPS_PER_ROUND = 5  # graph steps; LangGraph's own default cap of 10,007 would hide an endless loop
+
+
+class CaseStatus(StrEnum):
+    """Where a case stands when the runner returns."""
+
+    WAITING_FOR_APPROVAL = "waiting_for_approval"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseProgress:
+    """What `start` and `resume` return. `proposal_id` is "" when the case has none."""
+
+    case_id: str
+    status: CaseStatus
+    proposal_id: str
+
+
+class CaseState(TypedDict, total=False):
+    """The graph's state: ids and counters, nothing that could grow or go stale."""
+
+    loop: str
+    case_id: str
+    round: int
+    effect_keys: list[str]
+    concluded: bool
+    stopped: str
+    proposal_id: str
+    decision: str
+
+
+class Runner:
+    """Drives cases to the next point where a person is needed, or to their end.
+
+    `wait` is called while effects are pending: it sleeps, or, in a process that is its own executor, carries them out.
+    `checkpointer` is any LangGraph saver; its serializer is made strict (no classes are ever restored from it).
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        checkpointer: BaseCheckpointSaver[Any],
+        loops: Mapping[str, Loop],
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[], None] = partial(time.sleep, 0.2),
+    ) -> None:
+        self._store = store
+        self._loops = loops
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._wait = wait
+        self._journal = Journal(store, clock)
+        self._began = clock()
+        self._graph = _build(self, checkpointer)
+
+    def start(self, loop: Loop | str, case_id: str) -> CaseProgress:
+        """Begin the case, or go on with it when it was begun before. BudgetExceeded is a conclusion, not an error."""
+        name = loop if isinstance(loop, str) else loop.name
+        if name not in self._loops:
+            raise NotFound(f"no loop is called {name}", remedy="choose one of: " + ", ".join(sorted(self._loops)))
+        if self._snapshot(case_id).values:
+            return self.resume(case_id)
+        self._store.budgets.open(case_id, cpu_s=self._limits.cpu_s, reruns=self._limits.reruns)
+        return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
+
+    def resume(self, case_id: str) -> CaseProgress:
+        """Go on after a crash, or once the proposal was decided. Raises NotFound when the case was never started."""
+        snapshot = self._snapshot(case_id)
+        if not snapshot.values:
+            raise NotFound(f"case {case_id} was never started", remedy="start it first: lathe diagnose RUN")
+        if not snapshot.next:
+            return self._progress(case_id)
+        if snapshot.next != ("await_approval",):
+            return self._invoke(case_id, None)
+        decision = self._decision(snapshot.values["proposal_id"])
+        if decision == ProposalState.OPEN:
+            return self._progress(case_id)
+        from langgraph.types import Command
+
+        return self._invoke(case_id, Command(resume=str(decision)))
+
+    # --- the graph and its state --------------------------------------------------------------------------------
+
+    def _config(self, case_id: str) -> RunnableConfig:
+        limit = _STEPS_PER_ROUND * (self._limits.max_rounds + 4)
+        return {"configurable": {"thread_id": case_id}, "recursion_limit": limit}
+
+    def _snapshot(self, case_id: str) -> StateSnapshot:
+        return self._graph.get_state(self._config(case_id))
+
+    def _invoke(self, case_id: str, graph_input: Any) -> CaseProgress:
+        self._began = self._clock()
+        self._graph.invoke(graph_input, self._config(case_id), durability="sync")
+        return self._progress(case_id)
+
+    def _progress(self, case_id: str) -> CaseProgress:
+        snapshot = self._snapshot(case_id)
+        status = CaseStatus.WAITING_FOR_APPROVAL if snapshot.next else CaseStatus.CLOSED
+        return CaseProgress(case_id=case_id, status=status, proposal_id=snapshot.values.get("proposal_id", ""))
+
+    def _decision(self, proposal_id: str) -> ProposalState:
+        proposal = self._store.proposals.get(proposal_id)
+        if proposal.state == ProposalState.OPEN and self._clock() >= proposal.expires_at:
+            return ProposalState.EXPIRED
+        return proposal.state
+
+    def _write(self, state: CaseState, action: str, text: str, **more: Any) -> None:
+        step = f"{state['round']}.{action}"
+        self._journal.write(
+            Entry(case_id=state["case_id"], actor=f"loop:{state['loop']}", action=action, step=step, text=text, **more)
+        )
+
+    # --- nodes: propose, execute, measure -----------------------------------------------------------------------
+
+    def recall(self, state: CaseState) -> CaseState:
+        """Ask the store what is already known not to work, before anything counts as new."""
+        question = self._loops[state["loop"]].recall(state["case_id"])
+        found = self._store.negatives.search(question.text, project_id=question.project_id, limit=5)
+        known = [negative for negative, _ in found]
+        text = f"{len(known)} earlier negative results bear on this" if known else "nothing like this was stored before"
+        refs = [EvidenceRef(kind="negative", id=str(negative.id)) for negative in known]
+        self._write(state, "recall", text, evidence=refs)
+        return CaseState()
+
+    def propose(self, state: CaseState) -> CaseState:
+        """The loop's next step, or its conclusion, or the cap that ends the search."""
+        stopped = self._cap(state)
+        if stopped:
+            self._write(state, "propose", stopped)
+            return CaseState(concluded=True, stopped=stopped, effect_keys=[])
+        planned = self._loops[state["loop"]].propose(state["case_id"])
+        this = CaseState(**{**state, "round": state["round"] + 1})
+        self._write(this, "propose", planned.reason)
+        if not isinstance(planned, Planned):
+            return CaseState(concluded=True, stopped="", effect_keys=[], round=this["round"])
+        self._store.knowledge.set_investigation(state["case_id"], round=this["round"])
+        keys = [request.effect.key for request in planned.requests]
+        return CaseState(concluded=False, effect_keys=keys, round=this["round"])
+
+    def reserve(self, state: CaseState) -> CaseState:
+        """Reserve the price of each request; those that no longer fit are dropped, and none at all ends the search."""
+        reserved: list[str] = []
+        message = ""
+        for request in self._plan(state):
+            key, cost = request.effect.key, request.cost
+            try:
+                self._store.budgets.reserve(state["case_id"], key, cpu_s=cost.cpu_s, reruns=cost.reruns)
+            except BudgetExceeded as error:
+                message = error.message
+            else:
+                reserved.append(key)
+        if reserved:
+            return CaseState(effect_keys=reserved)
+        self._write(state, "reserve", f"the budget is spent: {message}")
+        return CaseState(concluded=True, stopped=f"the budget is spent: {message}", effect_keys=[])
+
+    def execute(self, state: CaseState) -> CaseState:
+        """Request the effects and wait until all are finished or time is up."""
+        wanted = set(state["effect_keys"])
+        for request in self._plan(state):
+            if request.effect.key in wanted:
+                self._store.effects.request(request.effect)
+        self._until_finished(state["effect_keys"], deadline=self._began + self._limits.wall_s)
+        return CaseState()
+
+    def measure(self, state: CaseState) -> CaseState:
+        """Hand the finished effects to the loop and settle what they cost."""
+        effects = [self._store.effects.get(key) for key in state["effect_keys"]]
+        text = self._loops[state["loop"]].measure(state["case_id"], effects)
+        for effect in effects:
+            self._store.budgets.settle(effect.key, cpu_s=float(effect.result.get("cpu_s", 0.0)))
+        self._write(state, "measure", text)
+        return CaseState(effect_keys=[])
+
+    # --- nodes: update, approval, verify ------------------------------------------------------------------------
+
+    def update(self, state: CaseState) -> CaseState:
+        """Let the loop write down what it learned and, if it has one, its proposal."""
+        case_id = state["case_id"]
+        update = self._loops[state["loop"]].update(case_id, state.get("stopped", ""))
+        self._write(state, "update", update.statement, kind="finding", evidence=update.evidence)
+        if update.proposal_id is None:
+            return CaseState(proposal_id="")
+        self._store.knowledge.set_investigation(case_id, state=InvestigationState.WAITING_FOR_APPROVAL)
+        proposal = self._store.proposals.get(update.proposal_id)
+        self._write(state, "ask", f"waiting for a person: {proposal.title}", kind="approval")
+        return CaseState(proposal_id=update.proposal_id)
+
+    def await_approval(self, state: CaseState) -> CaseState:
+        """Stop here; nothing else may happen in this node."""
+        from langgraph.types import interrupt
+
+        return CaseState(decision=interrupt({"proposal_id": state["proposal_id"]}))
+
+    def apply(self, state: CaseState) -> CaseState:
+        """Request the approved effect. The executor checks the approval itself."""
+        proposal = self._store.proposals.get(state["proposal_id"])
+        request = EffectRequest(
+            key=_apply_key(state),
+            kind=proposal.kind,
+            payload=proposal.payload,
+            investigation_id=state["case_id"],
+            actor=f"loop:{state['loop']}",
+            proposal_id=proposal.id,
+        )
+        self._store.effects.request(request)
+        self._write(state, "apply", f"approved by {proposal.decided_by}: {proposal.title}")
+        return CaseState()
+
+    def wait(self, state: CaseState) -> CaseState:
+        """Wait for the effect, as long as the training takes."""
+        self._until_finished([_apply_key(state)], deadline=None)
+        return CaseState()
+
+    def verify(self, state: CaseState) -> CaseState:
+        """Let the loop look whether the change held, or store why it was declined."""
+        proposal = self._store.proposals.get(state["proposal_id"])
+        approved = state["decision"] == ProposalState.APPROVED
+        effect = self._store.effects.get(_apply_key(state)) if approved else None
+        applied = Applied(proposal=proposal, effect=effect)
+        text = self._loops[state["loop"]].verify(state["case_id"], applied)
+        self._write(state, "verify", text, kind="finding")
+        return CaseState()
+
+    def close(self, state: CaseState) -> CaseState:
+        """Close the case. Raises EmptyCycle when neither a change nor a negative result was stored."""
+        case_id = state["case_id"]
+        changed = state.get("decision") == ProposalState.APPROVED and self._effect_done(_apply_key(state))
+        if not changed and not self._store.negatives.list(investigation_id=case_id):
+            raise EmptyCycle.of(state["loop"], case_id)
+        self._store.knowledge.set_investigation(case_id, state=InvestigationState.CLOSED)
+        self._write(state, "close", "closed")
+        return CaseState()
+
+    # --- what nodes share ---------------------------------------------------------------------------------------
+
+    def _plan(self, state: CaseState) -> Sequence[Any]:
+        """The plan of this round, asked again: until its effects are measured a loop gives the same answer."""
+        planned = self._loops[state["loop"]].propose(state["case_id"])
+        return planned.requests if isinstance(planned, Planned) else ()
+
+    def _cap(self, state: CaseState) -> str:
+        if state["round"] >= self._limits.max_rounds:
+            return f"stopped after {self._limits.max_rounds} rounds"
+        if self._clock() - self._began > self._limits.wall_s:
+            return f"stopped after {self._limits.wall_s:.0f} s"
+        return ""
+
+    def _until_finished(self, keys: Sequence[str], *, deadline: float | None) -> None:
+        """Return when every effect is finished; past the deadline those that nobody began are refused."""
+        while any(effect.state not in _FINISHED for effect in self._effects(keys)):
+            if deadline is not None and self._clock() > deadline:
+                for effect in self._effects(keys):
+                    if effect.state == EffectState.REQUESTED:
+                        self._store.effects.refuse(effect.key, "the case's time was up before it began")
+                return
+            self._wait()
+
+    def _effects(self, keys: Sequence[str]) -> list[Effect]:
+        return [self._store.effects.get(key) for key in keys]
+
+    def _effect_done(self, key: str) -> bool:
+        return self._store.effects.get(key).state == EffectState.DONE
+
+
+def _apply_key(state: CaseState) -> str:
+    return f"apply:{state['proposal_id']}"
+
+
+def _build(runner: Runner, checkpointer: BaseCheckpointSaver[Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    from langgraph.graph import END, START, StateGraph
+
+    checkpointer.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    graph: StateGraph[CaseState, None, CaseState, CaseState] = StateGraph(CaseState)
+    nodes = (
+        "recall",
+        "propose",
+        "reserve",
+        "execute",
+        "measure",
+        "update",
+        "await_approval",
+        "apply",
+        "wait",
+        "verify",
+    )
+    for name in (*nodes, "close"):
+        graph.add_node(name, getattr(runner, name))
+    graph.add_edge(START, "recall")
+    graph.add_edge("recall", "propose")
+    graph.add_conditional_edges("propose", _concluded_or("reserve"), ["update", "reserve"])
+    graph.add_conditional_edges("reserve", _concluded_or("execute"), ["update", "execute"])
+    for before, after in (("execute", "measure"), ("measure", "propose"), ("apply", "wait"), ("wait", "verify")):
+        graph.add_edge(before, after)
+    graph.add_conditional_edges("update", _has_proposal, ["await_approval", "close"])
+    graph.add_conditional_edges("await_approval", _approved, ["apply", "verify"])
+    graph.add_edge("verify", "close")
+    graph.add_edge("close", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def _concluded_or(otherwise: str) -> Callable[[CaseState], str]:
+    return lambda state: "update" if state["concluded"] else otherwise
+
+
+def _has_proposal(state: CaseState) -> str:
+    return "await_approval" if state["proposal_id"] else "close"
+
+
+def _approved(state: CaseState) -> str:
+    return "apply" if state["decision"] == ProposalState.APPROVED else "verify"

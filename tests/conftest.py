@@ -1,0 +1,78 @@
+"""One embedded Postgres per test session, one fresh migrated database per test. The server is real."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from context_store import EmbeddedPostgres, Store, migrate, open_store
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A fresh folder with a short path, in memory when there is plenty."""
+    folder = _short_folder()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Url of database `lathe` of a server that lives as long as the test session; it is not migrated."""
+    folder = _short_folder()
+    server = EmbeddedPostgres(folder, durable=False)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_url: str) -> str:
+    """Name of a migrated database nobody is connected to."""
+    migrate(_create(postgres_url, "template_lathe"))
+    return "template_lathe"
+
+
+@pytest.fixture(scope="session")
+def new_database_url(postgres_url: str, template_database: str) -> Callable[[], str]:
+    """Makes one more fresh, migrated database at each call."""
+    return lambda: _create(postgres_url, f"test_{next(_numbers)}", template_database)
+
+
+@pytest.fixture
+def database_url(postgres_url: str, new_database_url: Callable[[], str]) -> Iterator[str]:
+    """Url of a fresh, migrated database for this test."""
+    url = new_database_url()
+    yield url
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {url.rpartition('/')[2].partition('?')[0]} WITH (FORCE)")
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    """A store on a fresh database."""
+    with open_store(database_url) as opened:
+        yield opened
+
+
+def _short_folder() -> Path:
+    """In memory when there is plenty, because every database is hundreds of small files."""
+    memory = Path("/dev/shm")
+    plenty = memory.is_dir() and shutil.disk_usage(memory).free > 2**32
+    return Path(tempfile.mkdtemp(prefix="lt", dir=memory if plenty else None))
+
+
+def _create(server_url: str, name: str, template: str = "template1") -> str:
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    return server_url.replace("/lathe?", f"/{name}?")

@@ -1,0 +1,261 @@
+"""The HTTP API over a real store and a real training's data, through a real server where streaming matters."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import psycopg
+import pytest
+import uvicorn
+from case import CASE, RUN, propose_fix, train_bad_run
+from fastapi.testclient import TestClient
+from small_project import SmallProject, commit, until
+
+from context_store import Store
+from context_store.records import Proposal
+from contracts.enums import ProposalState, Role
+from control_plane.api.app import create_app
+from control_plane.api.guards import MAX_BODY_BYTES
+from control_plane.projects import register_project
+from control_plane.trainings import TrainingRequest, follow
+from control_plane.wiring import Lathe
+
+PROBLEM = "application/problem+json"
+NEGATIVE = {
+    "claim": "the note caused it",
+    "intervention": "reverted the note",
+    "observed": "the loss still rose",
+    "reason": "the loss does not read notes",
+    "evidence": ["run:rr-1#10..40"],
+}
+
+
+@pytest.fixture
+def client(store: Store) -> TestClient:
+    return TestClient(create_app(store), base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def header(store: Store, role: Role) -> dict[str, str]:
+    return {"Authorization": f"Bearer {store.tokens.create(f'a {role}', role)}"}
+
+
+@pytest.fixture
+def proposal(lathe: Lathe, small_project: SmallProject) -> Proposal:
+    train_bad_run(lathe, small_project)
+    return propose_fix(lathe, small_project)
+
+
+def paths(client: TestClient) -> list[tuple[str, str]]:
+    document = client.get("/api/v1/openapi.json").json()
+    return [(method.upper(), path) for path, methods in document["paths"].items() for method in methods]
+
+
+def test_every_endpoint_needs_a_token(client: TestClient) -> None:
+    endpoints = paths(client)
+    assert len(endpoints) >= 15
+    for method, path in endpoints:
+        for headers in ({}, {"Authorization": "Bearer lathe_wrong"}):
+            answer = client.request(method, path.format(run_id="r", case_id="c", proposal_id="p"), headers=headers)
+            assert answer.status_code == 401, (method, path)
+            assert answer.headers["content-type"] == PROBLEM
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_health_is_one_sentence_with_who_asks(client: TestClient, store: Store) -> None:
+    answer = client.get("/api/v1/health", headers=header(store, Role.VIEWER)).json()
+    assert answer["ok"] is True
+    assert "lathe train" in answer["sentence"]
+    assert answer["principal"] == {"name": "a viewer", "role": "viewer"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/runs/nothing", 404),
+        ("/api/v1/runs/nothing/points?name=loss", 404),
+        ("/api/v1/investigations/nothing", 404),
+        ("/api/v1/proposals/nothing", 404),
+        ("/api/v1/nowhere", 404),
+        ("/api/v1/runs?limit=0", 422),
+        ("/api/v1/runs?role=king", 422),
+        ("/api/v1/runs/r/points", 422),
+        ("/api/v1/activity?after=x", 422),
+    ],
+)
+def test_every_error_is_a_problem_with_a_remedy(client: TestClient, store: Store, path: str, status: int) -> None:
+    answer = client.get(path, headers=header(store, Role.VIEWER))
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == PROBLEM
+    body = answer.json()
+    assert set(body) == {"type", "title", "status", "detail", "remedy"}
+    assert body["status"] == status
+    assert body["remedy"]
+
+
+def test_unknown_fields_and_methods_are_problems(client: TestClient, store: Store) -> None:
+    reviewer = header(store, Role.REVIEWER)
+    surprise = client.post("/api/v1/proposals/p/approve", json={"bound_hash": "h", "force": True}, headers=reviewer)
+    assert (surprise.status_code, surprise.headers["content-type"]) == (422, PROBLEM)
+    assert "force" in surprise.json()["detail"]
+    deletion = client.delete("/api/v1/runs", headers=reviewer)
+    assert (deletion.status_code, deletion.headers["content-type"]) == (405, PROBLEM)
+
+
+def test_a_defect_shows_nothing_of_the_inside(store: Store) -> None:
+    app = create_app(store, clock=lambda: 1 / 0)
+    client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    body = {"bound_hash": "h"}
+    answer = client.post("/api/v1/proposals/p/approve", json=body, headers=header(store, Role.REVIEWER))
+    assert (answer.status_code, answer.headers["content-type"]) == (500, PROBLEM)
+    assert "division" not in answer.text
+
+
+def test_large_bodies_and_foreign_hosts_are_turned_away(client: TestClient, store: Store) -> None:
+    researcher = header(store, Role.RESEARCHER)
+    large = client.post("/api/v1/negatives", content=b" " * (MAX_BODY_BYTES + 1), headers=researcher)
+    assert (large.status_code, large.headers["content-type"]) == (413, PROBLEM)
+
+    def drip() -> Iterator[bytes]:
+        for _ in range(MAX_BODY_BYTES // 1024 + 2):
+            yield b" " * 1024
+
+    unannounced = client.post("/api/v1/negatives", content=drip(), headers=researcher)
+    assert unannounced.status_code == 413
+    foreign = client.get("/api/v1/health", headers={**researcher, "Host": "evil.example"})
+    assert (foreign.status_code, foreign.headers["content-type"]) == (421, PROBLEM)
+
+
+def test_no_other_origin_may_call(client: TestClient, store: Store) -> None:
+    answer = client.get("/api/v1/health", headers={**header(store, Role.VIEWER), "Origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_only_a_reviewer_decides(client: TestClient, lathe: Lathe, proposal: Proposal, verb: str) -> None:
+    body = {"bound_hash": proposal.bound_hash, "comment": "because"}
+    for role in (Role.VIEWER, Role.RESEARCHER):
+        refused = client.post(f"/api/v1/proposals/{proposal.id}/{verb}", json=body, headers=header(lathe.store, role))
+        assert (refused.status_code, refused.headers["content-type"]) == (403, PROBLEM)
+        assert lathe.store.proposals.get(proposal.id).state == ProposalState.OPEN
+    reviewer = header(lathe.store, Role.REVIEWER)
+    decided = client.post(f"/api/v1/proposals/{proposal.id}/{verb}", json=body, headers=reviewer)
+    assert decided.status_code == 200
+    stored = lathe.store.proposals.get(proposal.id)
+    assert stored.state == (ProposalState.APPROVED if verb == "approve" else ProposalState.REJECTED)
+    assert (stored.decided_by, stored.comment) == ("a reviewer", "because")
+    again = client.post(f"/api/v1/proposals/{proposal.id}/{verb}", json=body, headers=reviewer)
+    assert again.status_code == 409
+
+
+def test_a_reviewer_approves_exactly_what_they_saw(client: TestClient, lathe: Lathe, proposal: Proposal) -> None:
+    body = {"bound_hash": "of something else", "comment": ""}
+    answer = client.post(
+        f"/api/v1/proposals/{proposal.id}/approve", json=body, headers=header(lathe.store, Role.REVIEWER)
+    )
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:lathe:ApprovalInvalid")
+    assert lathe.store.proposals.get(proposal.id).state == ProposalState.OPEN
+
+
+def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposal: Proposal) -> None:
+    viewer = header(lathe.store, Role.VIEWER)
+
+    def get(path: str) -> dict[str, object]:
+        answer = client.get(f"/api/v1{path}", headers=viewer)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    assert [run["id"] for run in get("/runs?role=training")["runs"]] == [RUN]  # type: ignore[attr-defined]
+    detail = get(f"/runs/{RUN}")
+    assert detail["latest"] == {"loss": 19.0}
+    assert len(detail["checkpoints"]) == 3  # type: ignore[arg-type]
+    assert get(f"/runs/{RUN}/series") == {"names": ["loss"]}
+    (series,) = get(f"/runs/{RUN}/points?name=loss&buckets=5&lo=5")["series"]  # type: ignore[misc]
+    assert series["steps"][0] >= 5
+    assert series["steps"][-1] == 30
+    assert get(f"/runs/{RUN}/timeline")["events"]
+    case = get(f"/investigations/{CASE}")
+    assert case["proposals"][0]["diff"] == proposal.diff  # type: ignore[index]
+    assert case["proposals"][0]["evidence"] == [f"run:{RUN}"]  # type: ignore[index]
+    assert case["run"]["id"] == RUN  # type: ignore[index]
+    assert case["verification_run"] is None
+    assert get("/health")["needs_you"] == 1
+
+
+def test_numbers_that_json_lacks_are_words(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:
+    (small_project.folder / "recipe.py").write_text("SLOPE = float('nan')\n")
+    project = register_project(lathe.store, small_project.folder)
+    wish = TrainingRequest(run_id=RUN, project=project, commit=commit(small_project.folder, "nan"), max_step=3)
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+    answer = client.get(f"/api/v1/runs/{RUN}/points?name=loss", headers=header(lathe.store, Role.VIEWER))
+    assert answer.json()["series"][0]["values"] == ["NaN", "NaN", "NaN"]
+
+
+def test_negative_results_are_added_by_researchers_and_found(client: TestClient, store: Store) -> None:
+    refused = client.post("/api/v1/negatives", json=NEGATIVE, headers=header(store, Role.VIEWER))
+    assert refused.status_code == 403
+    researcher = header(store, Role.RESEARCHER)
+    added = client.post("/api/v1/negatives", json=NEGATIVE, headers=researcher)
+    assert added.status_code == 201
+    assert added.json()["negative"]["actor"] == "a researcher"
+    found = client.get("/api/v1/negatives?q=note", headers=researcher).json()["negatives"]
+    assert [each["claim"] for each in found] == [NEGATIVE["claim"]]
+    unsupported = client.post("/api/v1/negatives", json={**NEGATIVE, "evidence": []}, headers=researcher)
+    assert unsupported.status_code == 422
+    unreadable = client.post("/api/v1/negatives", json={**NEGATIVE, "evidence": ["trust me"]}, headers=researcher)
+    assert (unreadable.status_code, unreadable.headers["content-type"]) == (400, PROBLEM)
+
+
+def test_a_database_that_is_gone_is_a_problem_too(client: TestClient, store: Store, postgres_url: str) -> None:
+    viewer = header(store, Role.VIEWER)
+    name = store.url.partition("@/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        connection.execute(f"ALTER DATABASE {name} RENAME TO {name}_gone")
+        answer = client.get("/api/v1/health", headers=viewer)
+        connection.execute(f"ALTER DATABASE {name}_gone RENAME TO {name}")
+    assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
+    assert "lathe up" in answer.json()["remedy"]
+    assert client.get("/api/v1/health", headers=viewer).status_code == 200, "and it goes on by itself"
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[str]:
+    """A real server on a free port."""
+    config = uvicorn.Config(create_app(store), host="127.0.0.1", port=0, log_level="warning")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    until(lambda: running.started)
+    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}/api/v1"
+    running.should_exit = True
+    thread.join(timeout=10)
+
+
+def test_events_stream_from_where_the_reader_was(server: str, store: Store) -> None:
+    first = store.activity.publish("progress", "first")
+    store.activity.publish("finding", "second")
+
+    def later() -> None:
+        time.sleep(0.5)
+        store.activity.publish("approval", "third")
+
+    threading.Thread(target=later, daemon=True).start()
+    headers = {**header(store, Role.VIEWER), "Last-Event-ID": str(first.id)}
+    events: list[tuple[str, str]] = []
+    kind = ""
+    with httpx.stream("GET", f"{server}/events", headers=headers, timeout=15) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        for line in response.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "data":
+                events.append((kind, json.loads(value)["text"]))
+            if len(events) == 2:
+                break
+    assert events == [("finding", "second"), ("approval", "third")]

@@ -1,0 +1,238 @@
+"""Effects: carried out once, by real processes, and refused when they are not what was approved."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from case import CASE, RUN, apply, approve, diagnostic, drive, finish, propose_fix, segments, train_bad_run
+from small_project import SmallProject, git, until
+
+from context_store import EmbeddedPostgres
+from context_store.records import NewProposal
+from contracts.enums import EffectState, RunRole
+from contracts.errors import DatabaseUnavailable
+from control_plane.settings import Settings
+from control_plane.wiring import Lathe
+
+EXECUTOR = """
+import sys, time
+from control_plane.settings import load_settings
+from control_plane.wiring import Lathe
+with Lathe.open(load_settings()) as lathe:
+    executor = lathe.executor("doomed")
+    while True:
+        executor.step()
+        time.sleep(0.002)
+"""
+
+
+@pytest.fixture
+def bad_run(lathe: Lathe, small_project: SmallProject) -> SmallProject:
+    train_bad_run(lathe, small_project)
+    return small_project
+
+
+def test_a_diagnostic_runs_the_patched_code_from_the_checkpoint(lathe: Lathe, bad_run: SmallProject) -> None:
+    diagnostic(lathe, bad_run)
+    effect = finish(lathe, "d1")
+    assert effect.state == EffectState.DONE
+    assert effect.result["reason"] == "completed"
+    assert effect.result["last_step"] == 40
+    assert "-SLOPE = 0.5\n+SLOPE = -0.01\n" in effect.result["diff"]
+    run = lathe.store.runs.get("rr-d1")
+    assert (run.role, run.parent_run_id, run.parent_step) == (RunRole.DIAGNOSTIC, RUN, 10)
+    loss = lathe.store.series.read("rr-d1", "loss")
+    assert loss.steps.tolist() == list(range(11, 41))
+    assert loss.values[-1] == pytest.approx(4.0 - 0.01 * 40)
+
+
+def test_a_diagnostic_keeps_seed_and_overrides_of_its_source(lathe: Lathe, bad_run: SmallProject) -> None:
+    diagnostic(lathe, bad_run, overrides={"slope": 0.25})
+    assert finish(lathe, "d1").state == EffectState.DONE
+    declared = lathe.store.runs.declared("rr-d1", 0)
+    assert (declared["step_s"], declared["slope"]) == (0.001, 0.25)
+
+
+def test_several_diagnostics_run_at_the_same_time(lathe: Lathe, bad_run: SmallProject) -> None:
+    for key in ("d1", "d2", "d3"):
+        diagnostic(lathe, bad_run, key)
+    executor = lathe.executor("worker-a")
+    executor.step()
+    running = lathe.store.effects.list(investigation_id=CASE, state=EffectState.RUNNING)
+    assert len(running) == lathe.settings.num_cpus
+    drive(executor, lambda: len(lathe.store.effects.list(state=EffectState.DONE)) == 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"code": {"base": "0" * 40, "revert": [], "pick": []}}, "has no commit"),
+        ({"start_step": -1}, "start_step"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_what_cannot_be_done_fails_with_the_reason(
+    lathe: Lathe, bad_run: SmallProject, changes: dict[str, object], words: str
+) -> None:
+    diagnostic(lathe, bad_run, **changes)
+    effect = finish(lathe, "d1")
+    assert effect.state == EffectState.FAILED
+    assert words in effect.message
+    assert effect.remedy
+
+
+def test_a_training_that_dies_again_and_again_fails_the_effect(lathe: Lathe, bad_run: SmallProject) -> None:
+    diagnostic(lathe, bad_run, overrides={"die_at": 40})
+    effect = finish(lathe, "d1")
+    assert effect.state == EffectState.FAILED
+    assert "SIGKILL" in effect.message
+    assert lathe.store.series.read("rr-d1", "loss").steps[-1] == 40, "what it wrote is kept"
+
+
+def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_fix(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.DONE, effect.message
+    assert effect.result["segment"] == 1
+    assert git(bad_run.folder, "rev-parse", "lathe/fix-1") == effect.result["commit"]
+    assert git(bad_run.folder, "rev-parse", "lathe/fix-1^") == bad_run.bad
+    segment = lathe.store.runs.segments(RUN)[-1]
+    assert (segment.start_step, segment.code_version) == (10, effect.result["commit"])
+    loss = lathe.store.series.read(RUN, "loss")
+    assert loss.steps.tolist() == list(range(1, 41))
+    assert loss.values[9] == 4.0 + 0.5 * 10
+    assert loss.values[10] == pytest.approx(4.0 - 0.01 * 11)
+
+
+def test_a_training_that_goes_on_is_stopped_for_its_fix(lathe: Lathe, bad_run: SmallProject) -> None:
+    longer = lathe.trainings.go_on(RUN, overrides={"step_s": 0.05}, max_step=1000)
+    lathe.backend.submit(longer)
+    until(lambda: lathe.shipper.ship(RUN, longer.folder) > 0)
+    proposal = propose_fix(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert (effect.state, effect.result["segment"]) == (EffectState.DONE, 2)
+    assert [each.end_reason for each in lathe.store.runs.segments(RUN)] == ["completed", "stopped", "completed"]
+
+
+def test_nothing_happens_without_an_approval(lathe: Lathe, bad_run: SmallProject) -> None:
+    apply(lathe, propose_fix(lathe, bad_run))
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.REFUSED
+    assert "no unused approval" in effect.message
+    assert segments(lathe.settings.runs_folder / RUN) == ["segment-000"]
+
+
+def test_an_approval_allows_one_effect_only(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_fix(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    assert finish(lathe, "apply-1").state == EffectState.DONE
+    apply(lathe, proposal, key="apply-again")
+    assert finish(lathe, "apply-again").state == EffectState.REFUSED
+    assert segments(lathe.settings.runs_folder / RUN) == ["segment-000", "segment-001"]
+
+
+def test_a_diff_that_is_not_the_code_is_refused(lathe: Lathe, bad_run: SmallProject) -> None:
+    honest = propose_fix(lathe, bad_run)
+    content = {field.name: getattr(honest, field.name) for field in dataclasses.fields(NewProposal)}
+    content["diff"] = honest.diff.replace("-0.01", "-0.02")
+    dishonest = lathe.store.proposals.put(NewProposal(**content))
+    approve(lathe, dishonest)
+    apply(lathe, dishonest)
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.REFUSED
+    assert "not the diff that was approved" in effect.message
+
+
+def test_a_checkpoint_that_is_gone_is_refused(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_fix(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    folder = Path(proposal.payload["start_checkpoint"])
+    folder.rename(folder.with_name("elsewhere"))
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.REFUSED
+    assert "is gone" in effect.message
+
+
+def branch_made(lathe: Lathe, small: SmallProject) -> bool:
+    return git(small.folder, "branch", "--list", "lathe/fix-1") != ""
+
+
+def segment_made(lathe: Lathe, small: SmallProject) -> bool:
+    return (lathe.settings.runs_folder / RUN / "segment-001").exists()
+
+
+def steps_made(lathe: Lathe, small: SmallProject) -> bool:
+    return (lathe.settings.runs_folder / RUN / "segment-001" / "events.log").exists()
+
+
+@pytest.mark.parametrize("moment", [branch_made, segment_made, steps_made])
+def test_a_killed_executor_repeats_nothing(
+    lathe: Lathe, bad_run: SmallProject, settings: Settings, moment: Callable[[Lathe, SmallProject], bool]
+) -> None:
+    """The witnesses are outside the database: git's reflog and the run folder."""
+    proposal = propose_fix(lathe, bad_run, overrides={"step_s": 0.03})
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    environment = {**os.environ, **settings.as_environment()}
+    doomed = subprocess.Popen([sys.executable, "-c", EXECUTOR], env=environment)
+    until(lambda: moment(lathe, bad_run))
+    os.kill(doomed.pid, signal.SIGKILL)
+    doomed.wait()
+    effect = finish(lathe, "apply-1", clock=lambda: time.time() + 60)
+    assert effect.state == EffectState.DONE, effect.message
+    assert effect.attempt == 2
+    assert git(bad_run.folder, "reflog", "lathe/fix-1", "--format=%H").split() == [effect.result["commit"]]
+    assert segments(lathe.settings.runs_folder / RUN) == ["segment-000", "segment-001"]
+    assert lathe.store.series.read(RUN, "loss").steps.tolist() == list(range(1, 41))
+
+
+def test_leases_that_were_given_back_are_taken_over_at_once(lathe: Lathe, bad_run: SmallProject) -> None:
+    diagnostic(lathe, bad_run, overrides={"step_s": 0.02})
+    first = lathe.executor("worker-a")
+    first.step()
+    first.release()
+    second = lathe.executor("worker-b")
+    drive(second, lambda: lathe.store.effects.get("d1").state == EffectState.DONE)
+    assert lathe.store.effects.get("d1").worker == "worker-b"
+
+
+def test_a_database_that_goes_away_loses_nothing(
+    tmp_path: Path, settings: Settings, small_project: SmallProject
+) -> None:
+    """The training goes on meanwhile, and everything it wrote is loaded once the database is back."""
+    server = EmbeddedPostgres(Path(tempfile.mkdtemp(prefix="lt")))
+    try:
+        with Lathe.open(settings.model_copy(update={"database_url": server.start()})) as lathe:
+            train_bad_run(lathe, small_project)
+            diagnostic(lathe, small_project, overrides={"step_s": 0.03})
+            executor = lathe.executor("worker-a")
+            executor.step()
+            server.stop()
+            with pytest.raises(DatabaseUnavailable) as caught:
+                lathe.store.runs.list()
+            with suppress(DatabaseUnavailable):
+                executor.step()
+            assert caught.value.remedy
+            server.start()
+            drive(executor, lambda: lathe.store.effects.get("d1").state == EffectState.DONE)
+            assert lathe.store.series.read("rr-d1", "loss").steps.tolist() == list(range(11, 41))
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder)

@@ -1,0 +1,129 @@
+"""The model's pieces against obvious references and autograd."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from small_training import small_config
+from torch.nn import functional
+
+from trainer import ModelConfig, MoeConfig, Parts
+from trainer.attention import AttentionTables, attention
+from trainer.experts import Assignments, routed_experts, shared_experts
+from trainer.model import LanguageModel
+from trainer.norm import rms_norm
+from trainer.weights import initial_weights, num_parameters, parameter_shapes
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+@pytest.mark.parametrize("weight_shape", [(6,), (3, 6)])
+def test_rms_norm_equals_torch(weight_shape: tuple[int, ...]) -> None:
+    x, weight = random(2, 3, 6), random(*weight_shape, seed=1)
+    expected = functional.rms_norm(x, (6,), None, 1e-5) * weight
+    grad = random(2, 3, 6, seed=2).detach()
+    ours = rms_norm(x, weight, 1e-5)
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, (x, weight), grad), torch.autograd.grad(expected, (x, weight), grad)
+    )
+
+
+def reference_experts(x_TD, weight_KT, choice_KT, gate, up, down):
+    """Token by token."""
+    rows = []
+    for token, x in enumerate(x_TD):
+        total = torch.zeros_like(x)
+        for weight, expert in zip(weight_KT[:, token], choice_KT[:, token].tolist(), strict=True):
+            total = total + weight * (functional.silu(gate[expert] @ x) * (up[expert] @ x)) @ down[expert]
+        rows.append(total)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("choices", [[[0, 1, 2, 0, 1], [1, 2, 0, 2, 0]], [[3, 3, 3, 3, 3]]])
+def test_routed_experts_equal_the_loop(choices: list[list[int]]) -> None:
+    """Also when experts get no token: their gradient is zero, not garbage."""
+    choice_KT = torch.tensor(choices)
+    tensors = [random(5, 8), random(len(choices), 5, seed=1), *(random(4, 4, 8, seed=s) for s in (2, 3, 4))]
+    chosen_ET = torch.zeros(4, 5).scatter_(0, choice_KT, 1.0)
+    x, weight, gate, up, down = tensors
+    ours = routed_experts(x, weight, Assignments.sort(choice_KT, chosen_ET), gate, up, down)
+    expected = reference_experts(x, weight, choice_KT, gate, up, down)
+    torch.testing.assert_close(ours, expected)
+    grad = random(5, 8, seed=5).detach()
+    torch.testing.assert_close(torch.autograd.grad(ours, tensors, grad), torch.autograd.grad(expected, tensors, grad))
+
+
+def test_shared_experts_equal_the_loop() -> None:
+    x, gate, up, down = random(5, 8), *(random(2, 4, 8, seed=s) for s in (2, 3, 4))
+    both = torch.tensor([[0] * 5, [1] * 5])
+    torch.testing.assert_close(
+        shared_experts(x, gate, up, down), reference_experts(x, torch.ones(2, 5), both, gate, up, down)
+    )
+
+
+def test_attention_equals_the_library() -> None:
+    """Grouped queries, query and key norms, rotary positions and causality against scaled_dot_product_attention."""
+    config = ModelConfig(d_model=16, num_heads=4, num_kv_heads=2, head_dim=8)
+    weights = {f"{name}_proj.weight": random(32 if name == "q" else 16, 16, seed=i) for i, name in enumerate("qkv")}
+    weights |= {"o_proj.weight": random(16, 32, seed=5), "q_norm.weight": random(8, seed=6)}
+    weights["k_norm.weight"] = random(8, seed=7)
+    x = random(2, 6, 16, seed=8)
+    ours = attention(x, weights, "", config, AttentionTables.build(config, 6))
+
+    def heads(name: str) -> torch.Tensor:
+        return functional.linear(x, weights[f"{name}_proj.weight"]).view(2, 6, -1, 8).transpose(1, 2)
+
+    def rotated(vectors: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(vectors)
+        for position in range(6):
+            for pair in range(4):
+                angle = position * config.rope_base ** (-2 * pair / 8)
+                a, b = vectors[:, :, position, 2 * pair], vectors[:, :, position, 2 * pair + 1]
+                out[:, :, position, 2 * pair] = a * math.cos(angle) - b * math.sin(angle)
+                out[:, :, position, 2 * pair + 1] = a * math.sin(angle) + b * math.cos(angle)
+        return out
+
+    q = rotated(functional.rms_norm(heads("q"), (8,), weights["q_norm.weight"], config.norm_eps).detach())
+    k = rotated(functional.rms_norm(heads("k"), (8,), weights["k_norm.weight"], config.norm_eps).detach())
+    out = functional.scaled_dot_product_attention(q, k, heads("v"), is_causal=True, enable_gqa=True)
+    torch.testing.assert_close(ours, functional.linear(out.transpose(1, 2).flatten(2), weights["o_proj.weight"]))
+
+
+def test_later_tokens_do_not_leak() -> None:
+    config = small_config()
+    weights = initial_weights(config)
+    tokens = torch.randint(0, 256, (8, 17), generator=torch.Generator().manual_seed(1))
+    changed = tokens.clone()
+    changed[:, -1] = 255 - changed[:, -1]
+    model = LanguageModel(config, Parts())
+    before, after = (model.forward(weights, t, 0).logits_LET.view(2, 4, 8, 16) for t in (tokens, changed))
+    assert torch.equal(before, after)  # the last token is only a target
+    changed[:, -2] = 255 - changed[:, -2]
+    after = model.forward(weights, changed, 0).logits_LET.view(2, 4, 8, 16)
+    assert torch.equal(before[..., :-1], after[..., :-1])
+    assert not torch.equal(before[..., -1], after[..., -1])
+
+
+def test_full_size_is_counted_without_allocation() -> None:
+    """Shows R801-7.1: 48 layers of 128 experts top-8, about 30 billion parameters (with a byte vocabulary)."""
+    shapes = parameter_shapes(
+        ModelConfig(num_layers=48, d_model=2048, num_heads=32, num_kv_heads=4, head_dim=128),
+        MoeConfig(num_experts=128, top_k=8, d_expert=768),
+    )
+    assert round(num_parameters(shapes) / 1e9, 1) == 29.9
+    per_expert = 3 * 2048 * 768
+    active = num_parameters(shapes) - 48 * (128 - 8) * per_expert
+    assert 2.5e9 < active < 3.5e9
+
+
+def test_initial_weights_depend_on_seed_and_name_only() -> None:
+    plain, biased = initial_weights(small_config()), initial_weights(small_config(moe__router_bias=True))
+    assert all(torch.equal(plain[name], biased[name]) for name in plain)
+    assert set(biased) - set(plain) == {"layers.0.router.bias", "layers.1.router.bias"}
+    other = initial_weights(small_config(seed=2))
+    assert not torch.equal(plain["embedding.weight"], other["embedding.weight"])

@@ -1,0 +1,179 @@
+"""Pieces whose output can be checked without a browser."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from ui import links
+from ui.case import grid
+from ui.case.curve import focus_lines
+from ui.case.stages import stages
+from ui.client import ApiError, Client, connect
+from ui.components import chips, diff_view, layer_map, markup, series_plot
+from ui.palette import DARK, LIGHT
+from ui.records import Case, Series, TimelineEvent
+
+DIFF = """diff --git a/a.py b/a.py
+index 111..222 100644
+--- a/a.py
++++ b/a.py
+@@ -7,4 +7,4 @@ def f():
+ keep
+-old = 1
+--- looks like a header
++old = 2
++<b>new</b>
+ tail
+\\ No newline at end of file
+diff --git a/b.sh b/b.sh
+old mode 100644
+new mode 100755
+"""
+
+
+def series(name: str, values: list[float], segments: list[int] | None = None) -> Series:
+    steps = tuple(range(1, len(values) + 1))
+    return Series(name=name, steps=steps, values=tuple(values), segments=tuple(segments or [0] * len(values)))
+
+
+def test_a_diff_is_paired_by_the_counts_of_its_hunks() -> None:
+    rows = list(diff_view.rows(DIFF))
+    kinds = ["file", "hunk", "same", "change", "change", "same", "note", "file", "note", "note"]
+    assert [row.kind for row in rows] == kinds
+    assert (rows[3].old, rows[3].new, rows[3].old_number, rows[3].new_number) == ("old = 1", "old = 2", 8, 8)
+    assert (rows[4].old, rows[4].new) == ("-- looks like a header", "<b>new</b>")
+    assert (rows[5].old_number, rows[5].new_number) == (10, 10)
+
+
+def test_a_rendered_diff_escapes_text_and_marks_the_words_that_differ() -> None:
+    table = diff_view.render(DIFF)
+    assert "&lt;b&gt;new&lt;/b&gt;" in table
+    assert "<b>" not in table
+    assert "<mark>1</mark>" in table
+    assert "new mode 100755" in table
+
+
+def test_direction_changing_characters_are_spelled_out() -> None:
+    assert diff_view.visible("if \u202eadmin\u2066:\tx") == "if ⟨U+202E⟩admin⟨U+2066⟩:\tx"
+
+
+def test_a_report_loses_its_pictures_only() -> None:
+    text = "a ![x](http://h/a.png) b ![y][ref] [link](http://h)"
+    assert markup.report(text) == "a (picture: x) b (picture: y) [link](http://h)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "label", "address"),
+    [
+        ("series:r-1/max_vio%2Flayers.5#180..195", "max_vio/layers.5, steps 180–195",
+         "/run?run=r-1&series=max_vio%2Flayers.5&lo=180&hi=195"),
+        ("run:rr-1", "rr-1", "/run?run=rr-1"),
+        ("hunk:3f2a9c1d/balance.py#12..18", "3f2a9c1 balance.py:12–18", ""),
+        ("investigation:i-1", "case i-1", "/?investigation=i-1"),
+    ],
+)  # fmt: skip
+def test_evidence_links(reference: str, label: str, address: str) -> None:
+    assert links.evidence(reference) == (label, address)
+
+
+def test_a_verdict_is_never_shown_without_its_scope() -> None:
+    assert "this run" in chips.verdict("proven", "this_run")
+    assert "no scope stated" in chips.verdict("proven", None)
+
+
+def test_nan_and_infinity_are_drawn_as_crosses() -> None:
+    line = series_plot.Line(label="<i>x", series=series("x", [1.0, math.nan, 3.0, math.inf]))
+    for colours in (LIGHT, DARK):
+        drawn = series_plot.figure(series_plot.Plot(lines=(line,), y_title="x"), colours)
+        assert list(drawn.data[0].y) == [1.0, None, 3.0, None]
+        assert list(drawn.data[1].x) == [2, 4]
+        assert drawn.data[0].name == "&lt;i&gt;x"
+
+
+def test_changes_of_one_step_share_a_letter_and_checkpoints_have_none() -> None:
+    def event(step: int, kind: str) -> TimelineEvent:
+        return TimelineEvent(step=step, segment=0, kind=kind, title=f"{kind} {step}", at=0)
+
+    found = series_plot.marks([event(9, "data"), event(5, "checkpoint"), event(2, "code"), event(2, "config")])
+    assert [(m.letter, m.step, m.titles) for m in found] == [("A", 2, ("code 2", "config 2")), ("B", 9, ("data 9",))]
+
+
+def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
+    lines = tuple(series_plot.Line(label=name, series=series(name, [0.0, 1.0])) for name in "abc")
+    drawn = series_plot.figure(series_plot.Plot(lines=lines, y_title="x"), LIGHT)
+    shifts = sorted(label.yshift for label in drawn.layout.annotations)
+    assert [b - a for a, b in itertools.pairwise(shifts)] == [series_plot.LABEL_HEIGHT] * 2
+
+
+def test_the_map_of_layers_keeps_spikes_and_leaves_holes_for_what_is_not_finite() -> None:
+    rows = [series("m/layers.0", [1.0, 9.0, 1.0, 1.0]), series("m/layers.1", [math.nan, math.nan, 2.0, 2.0])]
+    columns, grid = layer_map.binned(rows, columns=2)
+    assert columns == [1, 3]
+    assert grid == [[9.0, 1.0], [None, 2.0]]
+
+
+def test_per_layer_statistics_are_found_in_layer_order() -> None:
+    names = ["m/layers.10", "m/layers.2", "g/layers.0.router", "g/layers.1.router", "loss", "load/layers.1/experts.3"]
+    assert layer_map.statistics(names) == {
+        "m": ("m/layers.2", "m/layers.10"),
+        "g router": ("g/layers.0.router", "g/layers.1.router"),
+    }
+
+
+def test_a_series_is_split_where_the_fix_begins_and_superseded_points_stay() -> None:
+    resumed = Series(name="m/layers.5", steps=(1, 2, 3, 2, 3), values=(0, 5, 6, 1, 1), segments=(0, 0, 0, 1, 1))
+    lines = focus_lines(resumed, 1, faulty=True)
+    assert [(line.label, line.style, line.series.steps) for line in lines] == [
+        ("layer 5", series_plot.Style.FAULTY, (1, 2, 3)),
+        ("layer 5, fixed", series_plot.Style.FIXED, (2, 3)),
+    ]
+
+
+def test_only_the_last_segment_of_a_colour_carries_the_name() -> None:
+    lines = focus_lines(series("x", [1.0, 2.0, 3.0], [0, 1, 1]), None, faulty=False)
+    assert [line.named for line in lines] == [False, True]
+
+
+def case(**more: object) -> Case:
+    run = {"id": "r", "name": "r", "role": "training", "state": "running", "last_step": 1, "created_at": 0}
+    investigation = {
+        "id": "i",
+        "run_id": "r",
+        "title": "t",
+        "state": "open",
+        "statement": "",
+        "round": 0,
+        "opened_at": 0,
+    }
+    return Case.model_validate({"run": run, "investigation": investigation, **more})
+
+
+def test_the_first_stage_that_is_not_done_is_the_current_one() -> None:
+    found = stages(case(suspects=[{"key": "s", "cause_kind": "code", "title": "s", "score": 1, "rank": 1}]))
+    assert [stage.state for stage in found][:4] == ["now", "done", "ahead", "ahead"]
+
+
+def test_a_two_by_two_is_put_together_from_the_re_runs_of_its_cells() -> None:
+    def ran(kind: str, keys: list[str], measure: float) -> dict[str, object]:
+        named = {"key": kind + "".join(keys), "label": "", "run_id": "rr", "reading": ""}
+        return {**named, "kind": kind, "suspect_keys": keys, "measure": measure}
+
+    runs = [ran("control", [], 0.0), ran("add", ["a"], 0.1), ran("add", ["b"], 0.2)]
+    assert grid.cells(case(diagnostics=runs)) is None
+    found = grid.cells(case(diagnostics=[*runs, ran("combination", ["a", "b"], 1.0)]))
+    assert found is not None
+    assert {place: d.measure for place, d in found.by_presence.items() if d} == {
+        (False, False): 0.0, (True, False): 0.1, (False, True): 0.2, (True, True): 1.0,
+    }  # fmt: skip
+    assert "100 %" in grid.render(found)
+
+
+def test_an_api_that_does_not_answer_is_named_with_a_remedy() -> None:
+    with pytest.raises(ApiError, match="does not answer") as caught:
+        Client(http=connect("http://127.0.0.1:9"), token="x").health()
+    assert "lathe up" in caught.value.remedy
+    with pytest.raises(ApiError, match="does not know where"):
+        connect("")

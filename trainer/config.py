@@ -1,0 +1,253 @@
+"""The one typed configuration tree. Every leaf changes a metric, the data order or a hash (a test walks them all).
+
+Names and defaults are those of the small demo model: 8 layers, d_model 64, 8 experts top-2, on one CPU thread.
+Overrides arrive as dotted keys, for instance `moe.balance.coef`; see `Section.with_overrides`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainer.section import Count, Fraction, NonNegative, Positive, Section, Steps
+
+GROUPS = ("embedding", "head", "norm", "bias", "router", "attention", "experts")
+SOURCES = ("library", "packages", "documentation", "encodings")
+
+
+class InitConfig(Section):
+    """Standard deviations of the initial weights (normal, cut at `cut_stds` standard deviations)."""
+
+    embedding_std: Positive = 0.05
+    head_std: Positive = 0.02
+    attention_std: Positive = 0.1
+    experts_std: Positive = 0.1
+    router_std: Positive = 0.05
+    cut_stds: Positive = 3.0
+    scale_outputs_by_depth: bool = True  # attention and expert outputs divided by sqrt(2 * num_layers)
+
+
+class ModelConfig(Section):
+    """Decoder-only transformer with one MoE layer per block."""
+
+    num_layers: Count = 8
+    d_model: Annotated[int, Field(ge=4, multiple_of=4)] = 64
+    num_heads: Count = 4
+    num_kv_heads: Count = 2
+    head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 16
+    qk_norm: bool = True
+    attention_bias: bool = False
+    attention_scale: Positive = 1.0  # times 1 / sqrt(head_dim)
+    rope_base: Positive = 10_000.0
+    rope_scale: Positive = 1.0  # positions are divided by it (position interpolation)
+    norm_eps: Positive = 1e-6
+    embedding_scale: Positive = 1.0
+    residual_scale: Positive = 1.0  # factor on what each block adds to the residual stream
+    tie_embeddings: bool = False
+    logit_softcap: NonNegative = 0.0  # cap * tanh(logits / cap); 0 is off
+    init: InitConfig = InitConfig()
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"model.num_heads {self.num_heads} is not a multiple of model.num_kv_heads {self.num_kv_heads}"
+            )
+        return self
+
+
+class PenaltyConfig(Section):
+    """When and how strongly an auxiliary loss counts: ramps up over `warmup_steps`, off from `until_step` on."""
+
+    coef: NonNegative = 0.0
+    warmup_steps: Steps = 0
+    until_step: Steps | None = None  # number of steps after which the penalty is off; None: never
+
+    def coefficient(self, step: int) -> float:
+        """The coefficient at a 0-based step."""
+        if self.until_step is not None and step >= self.until_step:
+            return 0.0
+        return self.coef * min(1.0, (step + 1) / (self.warmup_steps + 1))
+
+
+class BalanceConfig(PenaltyConfig):
+    """Load-balancing loss. `scope`: over each data-parallel rank (micro) or over the global batch."""
+
+    coef: NonNegative = 0.01
+    scope: Literal["micro", "global"] = "global"
+
+
+class ZLossConfig(PenaltyConfig):
+    """Router z-loss (ST-MoE, arXiv 2202.08906 eq. 5)."""
+
+    coef: NonNegative = 1e-3
+
+
+class MoeConfig(Section):
+    """Router and experts. The gate is computed in float32 whatever `numerics.router_input` says."""
+
+    num_experts: Count = 8
+    top_k: Count = 2
+    d_expert: Annotated[int, Field(ge=4, multiple_of=4)] = 32
+    num_shared_experts: Steps = 0  # experts that every token passes through, beside the routed ones
+    gate: Literal["softmax", "sigmoid"] = "softmax"
+    renormalise: bool = True  # weights of the chosen experts sum to 1
+    routed_scale: Positive = 1.0  # factor on the routed output
+    router_bias: bool = False  # a learned bias on the router logits (parameter group `bias`)
+    router_temperature: Positive = 1.0  # logits are divided by it
+    router_jitter: Fraction = 0.0  # router inputs are multiplied by uniform(1 - j, 1 + j) (Switch, arXiv 2101.03961)
+    balance: BalanceConfig = BalanceConfig()
+    z_loss: ZLossConfig = ZLossConfig()
+
+    @model_validator(mode="after")
+    def _top_k_fits(self) -> Self:
+        if self.top_k > self.num_experts:
+            raise ValueError(f"moe.top_k {self.top_k} is larger than moe.num_experts {self.num_experts}")
+        return self
+
+
+class GroupConfig(Section):
+    """Optimizer of one parameter group. Under Muon `beta1` is the momentum and `eps` guards the norm."""
+
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    lr: NonNegative = 3e-3
+    weight_decay: NonNegative = 0.0
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.95  # AdamW only
+    eps: Positive = 1e-8
+
+
+class OptimConfig(Section):
+    """One table row per parameter group (R801-7.2: matrices of attention and experts on Muon, the rest on AdamW)."""
+
+    embedding: GroupConfig = GroupConfig(weight_decay=0.1)
+    head: GroupConfig = GroupConfig(weight_decay=0.1)
+    norm: GroupConfig = GroupConfig()
+    bias: GroupConfig = GroupConfig()
+    router: GroupConfig = GroupConfig(lr=1e-3, weight_decay=0.1)
+    attention: GroupConfig = GroupConfig(optimizer="muon", weight_decay=0.1, beta1=0.95, eps=1e-7)
+    experts: GroupConfig = GroupConfig(optimizer="muon", weight_decay=0.1, beta1=0.95, eps=1e-7)
+
+    def group(self, name: str) -> GroupConfig:
+        row: GroupConfig = getattr(self, name)
+        return row
+
+
+class MuonConfig(Section):
+    """What all Muon groups share (R801-7.11: five iterations, update RMS matched to AdamW's)."""
+
+    iterations: Count = 5
+    nesterov: bool = True
+    rms: Positive = 0.2  # RMS of the update per unit of learning rate
+
+
+class ScheduleConfig(Section):
+    """Learning-rate multiplier: linear warm-up, then flat until `decay_start`, then down to `min_ratio`."""
+
+    kind: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: Steps = 10
+    decay_start: Steps = 0
+    decay_steps: Count = 300
+    min_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+
+class MixtureConfig(Section):
+    """Sampling weights of the corpus sources; only their ratios count."""
+
+    library: NonNegative = 0.4
+    packages: NonNegative = 0.3
+    documentation: NonNegative = 0.2
+    encodings: NonNegative = 0.1
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> Self:
+        if sum(self.weights()) <= 0:
+            raise ValueError("data.mixture has no source with a weight above 0")
+        return self
+
+    def weights(self) -> tuple[float, ...]:
+        """In the order of SOURCES."""
+        return tuple(float(getattr(self, name)) for name in SOURCES)
+
+
+class DataConfig(Section):
+    """Corpus, sequence shape and mixture."""
+
+    batch_size: Count = 8  # sequences of one optimizer step, over all ranks
+    seq_len: Count = 64
+    corpus_bytes: Annotated[int, Field(ge=4096)] = 2_000_000  # at most; shared equally by the sources
+    stride: Count | None = None  # bytes between the starts of neighbouring samples; None: seq_len
+    shuffle: bool = True  # within each source and epoch
+    mixture: MixtureConfig = MixtureConfig()
+
+
+class ParallelConfig(Section):
+    """Virtual data parallelism: ranks are simulated in one process; the global batch does not depend on it."""
+
+    dp_size: Count = 4
+
+
+class LossConfig(Section):
+    """Language-model loss."""
+
+    label_smoothing: Fraction = 0.0
+    head_z_coef: NonNegative = 0.0  # z-loss on the output logits (PaLM, arXiv 2204.02311 section 5)
+
+
+class ClipConfig(Section):
+    """Gradient clipping by the global norm, and how many first steps go without it."""
+
+    max_norm: NonNegative = 1.0  # 0 is off
+    from_step: Steps = 0
+
+
+class CheckpointConfig(Section):
+    """Which checkpoints exist."""
+
+    every: Count = 20
+    keep: Steps = 0  # newest ones of a segment that stay; 0 keeps all
+    at_end: bool = True
+
+
+class DiagnosticsConfig(Section):
+    """How often the wider statistics are written (steps). Loss, learning rates and speed are written always."""
+
+    norms_every: Count = 1
+    routing_every: Count = 1
+    sources_every: Count = 1
+    console_every: Count = 10
+
+
+class NumericsConfig(Section):
+    """Precision and what happens when a loss is not finite."""
+
+    router_input: Literal["float32", "bfloat16"] = "float32"  # rounding of what the router reads
+    on_nonfinite: Literal["stop", "continue"] = "stop"
+
+
+class TrainConfig(Section):
+    """Everything a training depends on beside its code and its corpus."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # initial weights, data order, router jitter
+    steps: Count = 300  # optimizer steps after which the training is complete
+    model: ModelConfig = ModelConfig()
+    moe: MoeConfig = MoeConfig()
+    loss: LossConfig = LossConfig()
+    optim: OptimConfig = OptimConfig()
+    muon: MuonConfig = MuonConfig()
+    clip: ClipConfig = ClipConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    data: DataConfig = DataConfig()
+    parallel: ParallelConfig = ParallelConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+    numerics: NumericsConfig = NumericsConfig()
+
+    @model_validator(mode="after")
+    def _ranks_share_the_batch(self) -> Self:
+        if self.data.batch_size % self.parallel.dp_size:
+            raise ValueError(
+                f"data.batch_size {self.data.batch_size} is not a multiple of parallel.dp_size {self.parallel.dp_size}"
+            )
+        return self

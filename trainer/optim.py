@@ -1,0 +1,166 @@
+"""AdamW and Muon over buckets: parameters that share settings lie in one stretch of memory and move by one operation.
+
+A bucket holds parameters of one group whose optimizer state is equally old (and, for Muon, of one matrix shape).
+Weight decay is decoupled and multiplied by the learning rate: w <- w - lr * (direction + weight_decay * w).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from contracts.events import Scalar
+from trainer.config import GROUPS, GroupConfig, MuonConfig, OptimConfig
+from trainer.muon import orthogonalise, rms_scale
+
+STATE_NAMES = {"adamw": ("first", "second"), "muon": ("momentum",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterState:
+    """Optimizer state of one parameter, as it is kept in a checkpoint."""
+
+    optimizer: str
+    age: int  # updates so far
+    tensors: Mapping[str, Tensor]
+
+
+@dataclass(kw_only=True)
+class Bucket:
+    """Parameters that move together. `flat` is the memory that their weights are views of."""
+
+    group: str
+    settings: GroupConfig
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    flat: Tensor
+    age: int
+    state: dict[str, Tensor] = field(default_factory=dict)
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views by parameter name."""
+        parts = torch.split(flat, [math.prod(shape) for shape in self.shapes])
+        return {name: part.view(shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)}
+
+    def direction(self, grad: Tensor, muon: MuonConfig) -> Tensor:
+        """What the learning rate multiplies, from the clipped flat gradient; advances the state."""
+        self.age += 1
+        if self.settings.optimizer == "muon":
+            return self._muon_direction(grad, muon)
+        first, second, settings = self.state["first"], self.state["second"], self.settings
+        first.lerp_(grad, 1.0 - settings.beta1)
+        second.mul_(settings.beta2).addcmul_(grad, grad, value=1.0 - settings.beta2)
+        denominator = second.sqrt().div_(math.sqrt(1.0 - settings.beta2**self.age)).add_(settings.eps)
+        return first.div(denominator).div_(1.0 - settings.beta1**self.age)
+
+    def _muon_direction(self, grad: Tensor, muon: MuonConfig) -> Tensor:
+        momentum, beta = self.state["momentum"], self.settings.beta1
+        momentum.lerp_(grad, 1.0 - beta)
+        update = grad.lerp(momentum, beta) if muon.nesterov else momentum
+        rows, columns = self.shapes[0][-2:]
+        direction = orthogonalise(update.view(-1, rows, columns), muon.iterations, self.settings.eps)
+        return direction.reshape(-1).mul_(rms_scale((rows, columns), muon.rms))
+
+
+class Optimizer:
+    """Owns the weights. `weights` are leaf tensors by name; `step` moves them in place."""
+
+    def __init__(
+        self,
+        values: Mapping[str, Tensor],
+        groups: Mapping[str, str],
+        optim: OptimConfig,
+        muon: MuonConfig,
+        states: Mapping[str, ParameterState],
+    ) -> None:
+        """`states` come from a checkpoint; a parameter without one, or whose optimizer changed, starts anew."""
+        self._muon = muon
+        self.groups = dict(groups)
+        self._buckets = _buckets(values, groups, optim, states)
+        self.weights = {n: w.requires_grad_() for bucket in self._buckets for n, w in bucket.split(bucket.flat).items()}
+        self.names = tuple(self.weights)
+
+    @torch.no_grad()
+    def step(self, grads: Sequence[Tensor], scale: float, multiplier: float) -> dict[str, Tensor]:
+        """One update from the gradients (in the order of `names`) times `scale`. Returns the norm moved by group."""
+        squared: dict[str, list[Tensor]] = {}
+        start = 0
+        for bucket in self._buckets:
+            end = start + len(bucket.names)
+            grad = torch.cat([grad.reshape(-1) for grad in grads[start:end]]).mul_(scale)
+            start = end
+            lr = bucket.settings.lr * multiplier
+            change = bucket.direction(grad, self._muon).mul_(-lr)
+            if bucket.settings.weight_decay:
+                change.add_(bucket.flat, alpha=-lr * bucket.settings.weight_decay)
+            bucket.flat.add_(change)
+            squared.setdefault(bucket.group, []).append(torch.linalg.vector_norm(change))
+        return {group: torch.linalg.vector_norm(torch.stack(norms)) for group, norms in squared.items()}
+
+    def states(self) -> dict[str, ParameterState]:
+        """State by parameter name; the tensors are views."""
+        found = {}
+        for bucket in self._buckets:
+            parts = {key: bucket.split(flat) for key, flat in bucket.state.items()}
+            for name in bucket.names:
+                tensors = {key: views[name] for key, views in parts.items()}
+                found[name] = ParameterState(optimizer=bucket.settings.optimizer, age=bucket.age, tensors=tensors)
+        return found
+
+    def effective(self) -> dict[str, Scalar]:
+        """Settings the buckets really use, by the dotted keys of the config, and each parameter's group."""
+        used: dict[str, Scalar] = {f"param_group.{name}": group for name, group in self.groups.items()}
+        for bucket in self._buckets:
+            for key, value in bucket.settings.flat().items():
+                used[f"optim.{bucket.group}.{key}"] = value
+        return used
+
+
+def _buckets(
+    values: Mapping[str, Tensor],
+    groups: Mapping[str, str],
+    optim: OptimConfig,
+    states: Mapping[str, ParameterState],
+) -> list[Bucket]:
+    members: dict[tuple[int, int, tuple[int, ...]], list[str]] = {}
+    for name, value in values.items():
+        settings = optim.group(groups[name])
+        age = states[name].age if _fits(states.get(name), settings) else 0
+        shape = tuple(value.shape[-2:]) if settings.optimizer == "muon" else ()
+        members.setdefault((GROUPS.index(groups[name]), age, shape), []).append(name)
+    return [
+        _bucket(GROUPS[group], optim.group(GROUPS[group]), age, names, values, states)
+        for (group, age, _), names in sorted(members.items())
+    ]
+
+
+def _bucket(
+    group: str,
+    settings: GroupConfig,
+    age: int,
+    names: list[str],
+    values: Mapping[str, Tensor],
+    states: Mapping[str, ParameterState],
+) -> Bucket:
+    flat = torch.cat([values[name].reshape(-1) for name in names])
+    state = {key: torch.zeros_like(flat) for key in STATE_NAMES[settings.optimizer]}
+    if age:
+        for key in state:
+            state[key] = torch.cat([states[name].tensors[key].reshape(-1) for name in names])
+    return Bucket(
+        group=group,
+        settings=settings,
+        names=tuple(names),
+        shapes=tuple(tuple(values[name].shape) for name in names),
+        flat=flat,
+        age=age,
+        state=state,
+    )
+
+
+def _fits(state: ParameterState | None, settings: GroupConfig) -> bool:
+    return state is not None and state.optimizer == settings.optimizer

@@ -1,0 +1,1 @@
+"""Recipes for projects that bring none of their own."""

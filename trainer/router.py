@@ -1,0 +1,75 @@
+"""Top-k routing in float32, its auxiliary losses, and the violation measure.
+
+Shape letters: L layers, T tokens (ordered sequence, rank, position), R virtual data-parallel ranks, N tokens of
+one rank, E experts, K experts a token goes to, D model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.config import MoeConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """One layer's decisions for one batch."""
+
+    logits_ET: Tensor
+    probs_ET: Tensor  # normalised scores, sum to 1 over the experts
+    weight_KT: Tensor
+    choice_KT: Tensor
+    chosen_ET: Tensor  # 1.0 where the token goes to the expert, else 0.0
+
+
+def route(x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: MoeConfig) -> Routing:
+    """Choose `top_k` experts for each token. `weights` holds `<prefix>weight` and, if configured, `<prefix>bias`."""
+    if config.router_jitter:
+        x_TD = x_TD * torch.empty_like(x_TD).uniform_(1.0 - config.router_jitter, 1.0 + config.router_jitter)
+    logits_ET = weights[f"{prefix}weight"] @ x_TD.t()
+    if config.router_bias:
+        logits_ET = logits_ET + weights[f"{prefix}bias"].unsqueeze(1)
+    scaled_ET = logits_ET / config.router_temperature
+    if config.gate == "softmax":
+        scores_ET = probs_ET = scaled_ET.softmax(dim=0)
+    else:
+        scores_ET = scaled_ET.sigmoid()
+        probs_ET = scores_ET / scores_ET.sum(dim=0)
+    weight_KT, choice_KT = scores_ET.topk(config.top_k, dim=0)
+    if config.renormalise:
+        weight_KT = weight_KT / weight_KT.sum(dim=0)
+    return Routing(
+        logits_ET=logits_ET,
+        probs_ET=probs_ET,
+        weight_KT=weight_KT * config.routed_scale,
+        choice_KT=choice_KT,
+        chosen_ET=torch.zeros_like(probs_ET).scatter_(0, choice_KT, 1.0),
+    )
+
+
+def by_rank(x_ET: Tensor, dp_size: int, seq_len: int) -> Tensor:
+    """[R, N, E] view of token values: sequence i of the batch belongs to rank i % R."""
+    num_experts = x_ET.shape[0]
+    return x_ET.view(num_experts, -1, dp_size, seq_len).permute(2, 1, 3, 0).reshape(dp_size, -1, num_experts)
+
+
+def expert_load(chosen_ET: Tensor, top_k: int, dp_size: int, seq_len: int) -> Tensor:
+    """[R, E] fraction of each rank's assignments that went to each expert; every row sums to 1."""
+    num_experts, num_tokens = chosen_ET.shape
+    count_ER = chosen_ET.view(num_experts, -1, dp_size, seq_len).sum(dim=(1, 3))
+    return count_ER.t() * (dp_size / (num_tokens * top_k))
+
+
+def z_loss(logits_ET: Tensor) -> Tensor:
+    """mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv 2202.08906 eq. 5)."""
+    return logits_ET.logsumexp(dim=0).square().mean()
+
+
+def max_violation(load_E: Tensor) -> Tensor:
+    """MaxVio over the last dimension: (max load - mean load) / mean load (Wang et al., arXiv 2408.15664 eq. 4)."""
+    mean = load_E.mean(dim=-1)
+    return (load_E.amax(dim=-1) - mean) / mean

@@ -1,0 +1,172 @@
+"""Runs one segment of a run: from its start or last checkpoint to its last step, writing events and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from contracts.backend import Launch
+from contracts.events import (
+    CheckpointSaved,
+    CodeExecuted,
+    DataRead,
+    Effective,
+    Finished,
+    Metrics,
+    Scalar,
+    SegmentStarted,
+)
+from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
+from trainer.corpus import Corpus, load_corpus
+from trainer.executed import ExecutionRecord
+from trainer.recipe import Recipe
+from trainer.runlog import RunLog
+from trainer.training import StepRecord, Training, TrainingState
+
+_TRACED_STEPS = 2
+
+
+class Segment:
+    """One launch. `stop_requested` is asked after each step; `say` writes to the console."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        recipe: Recipe,
+        log: RunLog,
+        record: ExecutionRecord,
+        stop_requested: Callable[[], bool],
+        say: Callable[[str], object],
+    ) -> None:
+        self._launch, self._recipe, self._log, self._record = launch, recipe, log, record
+        self._stop_requested, self._say = stop_requested, say
+        self._config = recipe.config
+        self._saved: list[CheckpointSaved] = list(log.found.checkpoints)
+        self._effective: dict[str, Scalar] = {}
+
+    def run(self) -> Finished:
+        """Train until the last step or a stop request; returns the event that was written last."""
+        corpus = load_corpus(self._config.data.corpus_bytes)
+        state = self._start_state()
+        if not self._log.found.is_started:
+            self._log.append(self._started(state, corpus))
+        training = Training(self._recipe, corpus, state, time.perf_counter)
+        last_step = self._launch.max_step or self._config.steps
+        traced_until = training.step + _TRACED_STEPS
+        finished: Finished | None = None
+        while training.step < last_step and finished is None:
+            record = training.advance()
+            self._write(record)
+            if training.step == traced_until:
+                self._write_executed(training.step)
+            finished = self._fault(record) or self._stop(training, last_step)
+            if finished is None and training.step % self._config.checkpoint.every == 0:
+                self._checkpoint(training)
+        return self._finish(training, finished)
+
+    def _finish(self, training: Training, finished: Finished | None) -> Finished:
+        is_sane = finished is None or finished.reason == "stopped"
+        if is_sane and (finished or self._config.checkpoint.at_end) and not self._is_saved(training.step):
+            self._checkpoint(training)
+        finished = finished or Finished(step=training.step, reason="completed")
+        self._log.append(finished)
+        self._log.sync()
+        return finished
+
+    def _start_state(self) -> TrainingState | None:
+        """The newest sound checkpoint that this segment wrote, else the one it was launched from."""
+        for saved in reversed(self._saved):
+            if is_sound(Path(saved.path)):
+                return load_checkpoint(Path(saved.path))
+        return load_checkpoint(Path(self._launch.start_checkpoint)) if self._launch.start_checkpoint else None
+
+    def _started(self, state: TrainingState | None, corpus: Corpus) -> SegmentStarted:
+        return SegmentStarted(
+            run_id=self._launch.run_id,
+            segment=self._launch.segment,
+            start_step=state.step if state else 0,
+            code_version=self._launch.code_version,
+            seed=self._config.seed,
+            dp_size=self._config.parallel.dp_size,
+            start_checkpoint=self._launch.start_checkpoint,
+            config=self._config.flat(),
+            environment=_environment(self._launch.num_threads) | {"corpus_sha256": corpus.sha256},
+            wall_time=time.time(),
+        )
+
+    def _write(self, record: StepRecord) -> None:
+        step = record.step
+        data = DataRead(step=step, sample_hash=record.sample_hash, position=record.consumed)
+        metrics = Metrics(step=step, values=record.values)
+        changed = {k: v for k, v in record.effective.items() if k not in self._effective or self._effective[k] != v}
+        self._effective.update(changed)
+        effective = [Effective(step=step, values=changed)] if changed else []
+        self._log.append(*effective, data, metrics)
+        if step % self._config.diagnostics.console_every == 0:
+            self._say(self._recipe.parts.log_line(step, record.values))
+
+    def _write_executed(self, step: int) -> None:
+        self._record.stop()
+        self._log.append(CodeExecuted(step=step, modules=self._record.modules(), lines=self._record.lines()))
+
+    def _fault(self, record: StepRecord) -> Finished | None:
+        if self._config.numerics.on_nonfinite == "continue" or math.isfinite(record.values["loss"]):
+            return None
+        return Finished(
+            step=record.step,
+            reason="failed",
+            message=f"the loss became {record.values['loss']} at step {record.step}",
+            remedy="look at the steps before it; numerics.on_nonfinite=continue trains on regardless",
+        )
+
+    def _stop(self, training: Training, last_step: int) -> Finished | None:
+        if training.step == last_step or not self._stop_requested():
+            return None
+        return Finished(step=training.step, reason="stopped", message="stop was requested")
+
+    def _is_saved(self, step: int) -> bool:
+        return any(saved.step == step for saved in self._saved)
+
+    def _checkpoint(self, training: Training) -> None:
+        saved = save_checkpoint(training.state(), self._folder(training.step))
+        event = CheckpointSaved(
+            step=training.step, path=str(saved.path), sha256=saved.sha256, size_bytes=saved.size_bytes
+        )
+        self._log.append(event)
+        self._log.sync()
+        self._saved = [s for s in self._saved if s.path != event.path] + [event]
+        keep = self._config.checkpoint.keep
+        for old in self._saved[:-keep] if keep else []:
+            shutil.rmtree(old.path)
+        self._saved = self._saved[-keep:]
+
+    def _folder(self, step: int) -> Path:
+        """`step-000120`, or with the segment's number when another segment of the run has that one."""
+        folders = self._launch.folder / "checkpoints"
+        plain, own = folders / f"step-{step:06d}", folders / f"step-{step:06d}-segment-{self._launch.segment:03d}"
+        mine = {saved.path for saved in self._saved}
+        is_taken = self._launch.segment > 0 and plain.exists() and str(plain) not in mine
+        return own if is_taken else plain
+
+
+def _environment(num_threads: int) -> dict[str, Scalar]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "num_cpus": os.cpu_count(),
+        "num_threads": num_threads,
+        "host": platform.node(),
+        "executable": sys.executable,
+    }

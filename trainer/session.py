@@ -1,0 +1,77 @@
+"""From a launch to an exit status: opens the log, loads the project, runs the segment and records why it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from contracts.backend import Launch
+from contracts.errors import DiskFull, LatheError, UserInputError
+from contracts.events import Finished, segment_folder
+from trainer.executed import ExecutionRecord
+from trainer.project import is_project_fault, load_recipe, where
+from trainer.recipe import Recipe
+from trainer.runlog import RunLog
+from trainer.segment import Segment
+
+
+def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
+    """0 when the segment completed or was stopped, 1 when its training failed.
+
+    A segment that is already complete is left alone. Errors are recorded in the log, as far as the disk takes
+    it, and raised: those of the project's code as UserInputError.
+    """
+    make_deterministic(launch.num_threads)
+    log = RunLog(segment_folder(launch.folder, launch.segment))
+    if log.found.finished == "completed":
+        return 0
+    try:
+        finished = _train(launch, log, stop_requested)
+    except Exception as error:
+        failure = _failure(error, Path(launch.project))
+        with contextlib.suppress(DiskFull):
+            log.append(_finished(failure, log.last_step))
+        raise failure from error
+    finally:
+        log.close()
+    return 1 if finished.reason == "failed" else 0
+
+
+def _train(launch: Launch, log: RunLog, stop_requested: Callable[[], bool]) -> Finished:
+    record = ExecutionRecord(Path(launch.project))
+    record.start()
+    recipe = load_recipe(Path(launch.project), launch.entry)
+    overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
+    recipe = Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
+    return Segment(launch, recipe, log, record, stop_requested, _say).run()
+
+
+def _failure(error: Exception, project: Path) -> Exception:
+    if isinstance(error, LatheError) or not is_project_fault(error, project):
+        return error
+    return UserInputError(
+        f"{where(error, project)}: {type(error).__name__}: {error}",
+        remedy="correct the project's code and start again; it goes on from the last checkpoint",
+    )
+
+
+def _finished(error: Exception, step: int) -> Finished:
+    if isinstance(error, LatheError):
+        return Finished(step=step, reason="failed", message=error.message, remedy=error.remedy)
+    message = f"{type(error).__name__}: {error}"
+    return Finished(step=step, reason="failed", message=message, remedy="the process's error output says where")
+
+
+def make_deterministic(num_threads: int) -> None:
+    torch.set_num_threads(num_threads)
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing here reads memory it did not write
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

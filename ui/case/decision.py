@@ -1,0 +1,93 @@
+"""The proposal: exactly what would be done, its risk and check, and the person's decision."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui import session
+from ui.client import ApiError
+from ui.components import chips, diff_view
+from ui.components.markup import escape, when
+from ui.components.messages import show_error
+from ui.records import Case, Principal, Proposal
+
+ANCHOR = "decision"
+
+
+def show(case: Case) -> None:
+    for proposal in case.proposals:
+        st.html(head(proposal))
+        if proposal.diff:
+            st.html(diff_view.render(proposal.diff))
+            with st.expander("The same diff as plain text"):
+                st.code(proposal.diff, language="diff")
+        if proposal.state == "open":
+            show_form(proposal, session.principal())
+        else:
+            st.html(decided(proposal))
+
+
+def head(proposal: Proposal) -> str:
+    rows = (
+        ("Done how", proposal.kind.replace("_", " ")),
+        ("Starts from", proposal.base_state),
+        ("Risk", proposal.risk),
+        ("Checked how", proposal.verification),
+    )
+    facts = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
+    return (
+        f'<section class="lt-proposal" id="{ANCHOR}"><small>Proposed change</small><h2>{escape(proposal.title)}</h2>'
+        f"<dl>{facts}<dt>Rests on</dt><dd>{chips.evidence(proposal.evidence)}</dd></dl></section>"
+    )
+
+
+def show_form(proposal: Proposal, principal: Principal) -> None:
+    """Approve and reject for who may; for others the reason why the buttons are absent."""
+    if not principal.may_decide:
+        st.html(
+            f'<div class="lt-empty"><strong>You can read this, but not decide it</strong><p>Your token belongs to '
+            f"{escape(principal.name)}, whose role is {escape(principal.role)}; approving and rejecting need "
+            "a reviewer.</p></div>"
+        )
+        return
+    with st.form(f"decide:{proposal.id}", border=True):
+        comment_key = f"comment:{proposal.id}"
+        st.text_area("Comment (kept with the decision)", key=comment_key, height=80, placeholder="Why?")
+        approve, reject, note = st.columns([1, 1, 4], vertical_alignment="center")
+        arguments = (proposal, comment_key)
+        approve.form_submit_button(
+            "Approve", type="primary", icon=":material/check:", on_click=_decide, args=("approve", *arguments),
+            width="stretch",
+        )  # fmt: skip
+        reject.form_submit_button(
+            "Reject", icon=":material/close:", on_click=_decide, args=("reject", *arguments), width="stretch"
+        )
+        note.html(
+            f'<span class="lt-muted">Holds for exactly this change (<code>{escape(proposal.bound_hash[:12])}</code>), '
+            f"once, until {escape(when(proposal.expires_at))}. You sign as {escape(principal.name)}.</span>"
+        )
+    if error := st.session_state.pop(_error_key(proposal), None):
+        show_error(error)
+
+
+def _decide(verb: str, proposal: Proposal, comment_key: str) -> None:
+    """Runs with the proposal as it was on the screen, so that the hash sent is the hash that was shown."""
+    client = session.client()
+    send = client.approve if verb == "approve" else client.reject
+    try:
+        send(proposal.id, comment=st.session_state[comment_key], bound_hash=proposal.bound_hash)
+    except ApiError as error:
+        st.session_state[_error_key(proposal)] = error
+
+
+def _error_key(proposal: Proposal) -> str:
+    return f"decision-error:{proposal.id}"
+
+
+def decided(proposal: Proposal) -> str:
+    who = f" by {escape(proposal.decided_by)}" if proposal.decided_by else ""
+    at = f", {escape(when(proposal.decided_at))}" if proposal.decided_at else ""
+    comment = f"<p>“{escape(proposal.comment)}”</p>" if proposal.comment else ""
+    return (
+        f'<div class="lt-decided lt-{escape(proposal.state)}"><b>{escape(proposal.state)}</b>{who}{at}{comment}</div>'
+    )

@@ -1,0 +1,45 @@
+"""What was found, in one sentence, with the facts a reader asks for first."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui.case import stages
+from ui.components import chips
+from ui.components.markup import escape, steps, words
+from ui.records import Case
+
+
+def render(case: Case) -> str:
+    investigation = case.investigation
+    sentence = case.anomalies[0].statement if case.anomalies else investigation.title
+    facts = []
+    if case.anomalies:
+        facts.append(chips.fact("began", steps(case.anomalies[0].onset)))
+    if investigation.cause_kind:
+        facts.append(chips.fact("cause", words(investigation.cause_kind)))
+    if case.budget:
+        used, limit = case.budget.cpu_s_used, case.budget.cpu_s
+        facts.append(chips.fact("re-runs", f"{case.budget.reruns_used} of at most {case.budget.reruns}"))
+        facts.append(chips.fact("cost", f"{used:.0f} of {limit:.0f} CPU s"))
+    also = "".join(f"<li>{escape(anomaly.statement)}</li>" for anomaly in case.anomalies[1:])
+    more = f'<ul class="lt-also">{also}</ul>' if also else ""
+    return (
+        f'<section class="lt-finding"><small>What Lathe found in {escape(case.run.name)}</small>'
+        f'<h2>{escape(sentence)}</h2>{more}{cause(case)}<div class="lt-facts">{"".join(facts)}</div>'
+        f"{stages.render(case)}</section>"
+    )
+
+
+def cause(case: Case) -> str:
+    """The newest verdict in its own words, never without its scope; nothing before there is one."""
+    if not case.verdicts:
+        return ""
+    newest = case.verdicts[-1]
+    return (
+        f'<p class="lt-cause">{chips.verdict(newest.verdict, newest.scope)}<span>{escape(newest.statement)}</span></p>'
+    )
+
+
+def show(case: Case) -> None:
+    st.html(render(case))

@@ -1,0 +1,35 @@
+"""What is now known for good: what was ruled out and why, and the report."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui.components import chips, markup
+from ui.components.markup import escape
+from ui.records import Case, Negative
+
+
+def show(case: Case) -> None:
+    if case.negatives:
+        st.html("<h3>Ruled out, and kept so that nobody tries it again</h3>")
+        st.html('<div class="lt-cards">' + "".join(card(negative) for negative in case.negatives) + "</div>")
+    if case.report_markdown:
+        with st.expander("Report"):
+            st.markdown(markup.report(case.report_markdown))
+            st.download_button(
+                "Download as Markdown",
+                case.report_markdown,
+                file_name=f"{case.investigation.id}.md",
+                mime="text/markdown",
+                icon=":material/download:",
+                on_click="ignore",
+            )
+
+
+def card(negative: Negative) -> str:
+    return (
+        f'<div class="lt-card"><b><s>{escape(negative.claim)}</s></b><p>{escape(negative.reason)}</p><dl>'
+        f"<dt>Tried</dt><dd>{escape(negative.intervention)}</dd><dt>Expected</dt><dd>{escape(negative.expected)}</dd>"
+        f"<dt>Seen</dt><dd>{escape(negative.observed)}</dd><dt>Look again if</dt><dd>{escape(negative.reopen_if)}</dd>"
+        f"</dl>{chips.evidence(negative.evidence)}</div>"
+    )

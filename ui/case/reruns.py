@@ -1,0 +1,91 @@
+"""The proof: what the run does when one change is taken out or put in, each against the run itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import streamlit as st
+
+from ui.case import grid
+from ui.client import ApiError, Client
+from ui.components import units
+from ui.components.markup import escape, percent, words
+from ui.components.series_plot import Line, Style
+from ui.components.small_multiples import Panel, show_grid
+from ui.palette import Palette
+from ui.records import Case, Diagnostic, Series
+
+NOT_FOUND = 404
+BUCKETS = 60
+MAX_LINES = 3
+HALFWAY = 0.5
+_ROLES = {
+    "replay": "the same again (A/A)",
+    "control": "last good version",
+    "revert": "suspect taken out",
+    "add": "suspect put into the good version",
+    "placebo": "innocent change taken out",
+    "combination": "two suspects put into the good version",
+    "fresh_seed": "another seed",
+}
+
+
+def show(client: Client, case: Case, colours: Palette) -> None:
+    """Nothing before the first re-run is planned."""
+    if not case.diagnostics or not case.anomalies:
+        return
+    names = case.anomalies[0].series[:MAX_LINES]
+    of = ", ".join(units.short(name) for name in names)
+    st.html(
+        "<h3>Re-runs: the same training, one thing changed</h3>"
+        f"<p class='lt-lead'>{escape(units.axis_title(names[0]))} of {escape(of)} over optimizer steps, all on one "
+        "scale. Grey: the run as it happened; band: the onset; percent: how much of the anomaly the re-run shows.</p>"
+    )
+    reference = _points(client, case.run.id, names)
+    panels = [panel(client, diagnostic, names, reference) for diagnostic in case.diagnostics]
+    show_grid(f"reruns:{case.investigation.id}", panels, case.anomalies[0].onset, colours)
+    if cells := grid.cells(case):
+        st.html(grid.render(cells))
+
+
+def panel(client: Client, diagnostic: Diagnostic, names: Sequence[str], reference: Sequence[Series]) -> Panel:
+    tone = tone_of(diagnostic.measure)
+    style = {"departs": Style.FAULTY, "healthy": Style.FIXED}.get(tone, Style.HEALTHY)
+    lines: list[Line] = []
+    if found := _points(client, diagnostic.run_id, names):
+        lines = [Line(label="the run", series=series, style=Style.REFERENCE) for series in reference]
+        lines += [Line(label=units.short(series.name), series=series, style=style) for series in found]
+    return Panel(
+        key=diagnostic.key,
+        role=_ROLES.get(diagnostic.kind, words(diagnostic.kind)),
+        label=diagnostic.label,
+        reading=reading(diagnostic),
+        tone=tone,
+        lines=tuple(lines),
+    )
+
+
+def reading(diagnostic: Diagnostic) -> str:
+    """What the loop read, with its measure: 0 % is like the good version, 100 % like the run as it happened."""
+    if diagnostic.measure is None:
+        return diagnostic.reading or "running or waiting"
+    return f"{diagnostic.reading} · {percent(diagnostic.measure)}"
+
+
+def tone_of(measure: float | None) -> str:
+    """Colour of a panel by the measure's nearer end (0 healthy, 1 departs); open without a measure."""
+    if measure is None or not math.isfinite(measure):
+        return "open"
+    return "departs" if measure >= HALFWAY else "healthy"
+
+
+def _points(client: Client, run_id: str, names: Sequence[str]) -> tuple[Series, ...]:
+    """Nothing for a run that was not started or has no steps yet."""
+    try:
+        found = client.points(run_id, names, buckets=BUCKETS)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return ()
+    return tuple(series for series in found if series.steps)

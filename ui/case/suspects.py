@@ -1,0 +1,43 @@
+"""Who could have done it: ranked, the refuted ones struck out with the reason that cleared them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui.components import chips
+from ui.components.markup import escape
+from ui.components.messages import show_empty
+from ui.records import Case, Suspect
+
+_HEAD = "<tr><th>#</th><th>Suspect</th><th>Kind</th><th>Suspicion</th><th>Outcome and reason</th></tr>"
+
+
+def show(case: Case) -> None:
+    st.html("<h3>Suspects: what changed before it began</h3>")
+    if not case.suspects:
+        show_empty("No suspects yet", "They appear here as soon as the timeline has been searched.")
+        return
+    scope = case.verdicts[-1].scope if case.verdicts else None
+    top = max(suspect.score for suspect in case.suspects) or 1.0
+    rows = "".join(row(suspect, scope, top) for suspect in case.suspects)
+    st.html(
+        f'<div class="lt-scroll"><table class="lt-table lt-suspects"><thead>{_HEAD}</thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def row(suspect: Suspect, scope: str | None, top: float) -> str:
+    title = escape(suspect.title)
+    if suspect.status == "refuted":
+        title = f"<s>{title}</s>"
+    outcome = '<span class="lt-chip lt-tag">not decided</span>'
+    if suspect.status:
+        outcome = chips.verdict(suspect.status, scope)
+    share = max(0.0, min(1.0, suspect.score / top))
+    return (
+        f'<tr class="lt-row-{escape(suspect.status or "open")}"><td>{suspect.rank}</td>'
+        f"<td><div>{title}</div>{chips.evidence(suspect.evidence)}</td>"
+        f"<td>{chips.tag(suspect.cause_kind)}</td>"
+        f'<td title="{suspect.score:.3g}"><div class="lt-bar"><i style="width:{share * 100:.0f}%"></i></div></td>'
+        f"<td>{outcome}<div>{escape(suspect.reason)}</div></td></tr>"
+    )

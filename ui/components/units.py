@@ -1,0 +1,41 @@
+"""What a series measures and in which unit, for axes."""
+
+from __future__ import annotations
+
+_UNITS = {
+    "loss": "loss (nats per token)",
+    "lm_loss": "language-model loss (nats per token)",
+    "balance_loss": "load-balance loss (1 = balanced)",
+    "z_loss": "router z-loss",
+    "aux_loss_share": "auxiliary share of the loss (fraction)",
+    "grad_norm": "gradient norm (L2)",
+    "weight_norm": "weight norm (L2)",
+    "update_norm": "update norm (L2)",
+    "max_vio": "MaxVio (excess over mean expert load, ratio)",
+    "max_vio_micro": "MaxVio per micro-batch (ratio)",
+    "expert_load": "expert load (1 = mean)",
+    "router_logit_std": "router logit spread (logits)",
+    "router_logit_max": "largest router logit (logits)",
+    "router_entropy": "router entropy (nats)",
+    "lr": "learning rate (per step)",
+    "weight_decay": "weight decay (per step)",
+    "tokens_per_second": "throughput (tokens/s)",
+    "step_time_s": "step time (s)",
+    "data_position": "samples read (count)",
+    "repeated_samples": "repeated samples (count)",
+    "mixture": "share of the batch (fraction)",
+}
+
+
+def axis_title(series: str) -> str:
+    """The quantity and unit of a series name; the statistic itself where the unit is not known."""
+    statistic = series.partition("/")[0].partition("@")[0]
+    return _UNITS.get(statistic, statistic)
+
+
+def short(series: str) -> str:
+    """`max_vio/layers.5` as `layer 5`, `grad_norm/layers.3.attn` as `layer 3 attn`, a whole-model series as it is."""
+    module = series.partition("/")[2]
+    if not module:
+        return series
+    return module.replace("layers.", "layer ").replace("/experts.", " expert ").replace(".", " ")

@@ -1,0 +1,39 @@
+"""Deep links: one address for every object, and where an evidence reference leads."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote, urlencode
+
+
+def investigation(investigation_id: str) -> str:
+    return "/?" + urlencode({"investigation": investigation_id})
+
+
+def run(run_id: str, *, series: str = "", lo: str = "", hi: str = "") -> str:
+    chosen = {"run": run_id, "series": series, "lo": lo, "hi": hi}
+    return "/run?" + urlencode({key: value for key, value in chosen.items() if value})
+
+
+def evidence(reference: str) -> tuple[str, str]:
+    """(words, address) of a reference `kind:id#slice`; the address is "" where no page shows the object yet."""
+    kind, _, rest = reference.partition(":")
+    target, _, part = rest.partition("#")
+    if kind == "series":
+        run_id, _, name = target.partition("/")
+        lo, _, hi = part.partition("..")
+        steps = f", steps {lo}–{hi}" if hi else ""
+        return f"{unquote(name)}{steps}", run(run_id, series=unquote(name), lo=lo, hi=hi)
+    if kind in ("run", "checkpoint", "config"):
+        words = f"{kind} {target}" if kind != "run" else target
+        return words, run(target.partition("/")[0])
+    if kind == "hunk":
+        commit, _, path = target.partition("/")
+        lines = f":{part.replace('..', '–')}" if part else ""
+        return f"{commit[:7]} {unquote(path)}{lines}", ""
+    if kind == "investigation":
+        return f"case {target}", investigation(target)
+    return f"{kind} {target[:12]}", ""
+
+
+def anchor(name: str) -> str:
+    return "#" + quote(name)

@@ -1,0 +1,238 @@
+"""What the API answers, validated once where it enters the process.
+
+Fields the pages do not use are ignored, so that a newer API with more fields still works; a missing or
+wrongly typed field raises, and the client turns that into a readable error.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Scalar = str | int | float | bool | None
+Onset = tuple[int, int]
+
+
+class Record(BaseModel):
+    """Base of all answers: frozen, unknown fields ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Run(Record):
+    id: str
+    name: str
+    role: str
+    state: str
+    message: str = ""
+    last_step: int
+    created_at: datetime
+    parent_run_id: str | None = None
+    parent_step: int | None = None
+    investigation_id: str | None = None
+
+
+class Principal(Record):
+    """Who the token belongs to."""
+
+    name: str
+    role: str
+
+    @property
+    def may_decide(self) -> bool:
+        return self.role in ("reviewer", "admin")
+
+
+class Health(Record):
+    ok: bool
+    sentence: str
+    needs_you: int
+    running: tuple[Run, ...] = ()
+    version: str
+    principal: Principal
+
+
+class Segment(Record):
+    number: int
+    start_step: int
+    code_version: str
+    seed: int
+    dp_size: int
+    last_step: int
+    started_at: datetime
+    end_reason: str = ""
+    message: str = ""
+    remedy: str = ""
+
+
+class Checkpoint(Record):
+    segment: int
+    step: int
+    sha256: str
+    size_bytes: int
+
+
+class RunDetail(Record):
+    run: Run
+    segments: tuple[Segment, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    latest: dict[str, float] = {}
+
+
+class Series(Record):
+    """Points of one series. `values` may hold NaN and both infinities; nothing is hidden."""
+
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    segments: tuple[int, ...]
+
+    def finite(self) -> list[float]:
+        return [v for v in self.values if math.isfinite(v)]
+
+
+class TimelineEvent(Record):
+    step: int
+    segment: int
+    kind: str
+    title: str
+    at: datetime
+    detail: dict[str, Any] = {}
+
+
+class Investigation(Record):
+    id: str
+    run_id: str
+    title: str
+    state: str
+    verdict: str | None = None
+    scope: str | None = None
+    statement: str
+    cause_kind: str | None = None
+    round: int
+    opened_at: datetime
+
+
+class Anomaly(Record):
+    kind: str
+    series: tuple[str, ...]
+    onset: Onset
+    severity: float
+    statement: str
+    evidence: tuple[str, ...] = ()
+
+
+class Suspect(Record):
+    key: str
+    cause_kind: str
+    title: str
+    commits: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    score: float
+    rank: int
+    status: str | None = None
+    reason: str = ""
+
+
+class Diagnostic(Record):
+    key: str
+    kind: str
+    label: str
+    suspect_keys: tuple[str, ...] = ()
+    run_id: str
+    measure: float | None = None
+    reading: str = ""
+
+
+class Verdict(Record):
+    verdict: str
+    scope: str
+    num_reruns: int
+    effect: float | None = None
+    interval: tuple[float, float] | None = None
+    statement: str
+    would_overturn: str
+    evidence: tuple[str, ...] = ()
+
+
+class Proposal(Record):
+    id: str
+    investigation_id: str | None
+    kind: str
+    title: str
+    payload: dict[str, Any] = {}
+    diff: str
+    base_state: str
+    risk: str
+    verification: str
+    evidence: tuple[str, ...] = ()
+    expires_at: datetime
+    bound_hash: str
+    state: str
+    decided_by: str = ""
+    decided_at: datetime | None = None
+    comment: str = ""
+
+
+class Effect(Record):
+    """A request to the executor, and what came of it."""
+
+    kind: str
+    state: str
+    message: str = ""
+    remedy: str = ""
+    result: dict[str, Any] = {}
+
+    @property
+    def changes_a_run(self) -> bool:
+        return self.kind != "diagnostic_run"
+
+
+class Negative(Record):
+    claim: str
+    intervention: str
+    context: dict[str, Scalar] = {}
+    expected: str
+    observed: str
+    reason_class: str
+    reason: str
+    reopen_if: str
+    evidence: tuple[str, ...] = ()
+    actor: str
+
+
+class Activity(Record):
+    id: int
+    at: datetime
+    kind: str
+    text: str
+    investigation_id: str | None = None
+    run_id: str | None = None
+    detail: dict[str, Any] = {}
+
+
+class Budget(Record):
+    cpu_s: float
+    reruns: int
+    cpu_s_used: float
+    reruns_used: int
+
+
+class Case(Record):
+    """One investigation with everything that belongs to it."""
+
+    investigation: Investigation
+    run: Run
+    anomalies: tuple[Anomaly, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    negatives: tuple[Negative, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    activity: tuple[Activity, ...] = ()
+    report_markdown: str | None = None
+    budget: Budget | None = None

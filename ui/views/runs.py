@@ -1,0 +1,44 @@
+"""Runs: every training and re-run, newest first."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui import links, session
+from ui.components import chips
+from ui.components.markup import escape, when
+from ui.components.messages import show_empty
+from ui.records import Run
+
+_KINDS = {"Trainings": "training", "Re-runs of investigations": "diagnostic"}
+LIMIT = 100
+_HEAD = "<tr><th>Run</th><th>State</th><th>Last step</th><th>Started from</th><th>Recorded</th></tr>"
+
+
+def page() -> None:
+    st.html("<h1 class='lt-page'>Runs</h1>")
+    kind = st.segmented_control("Kind", list(_KINDS), default="Trainings", label_visibility="collapsed")
+    runs = session.client().runs(role=_KINDS.get(kind or ""), limit=LIMIT)
+    if not runs:
+        show_empty("No runs of this kind yet", "`lathe train` starts one; `lathe demo` shows a whole investigation.")
+        return
+    rows = "".join(row(run) for run in runs)
+    st.html(f'<div class="lt-scroll"><table class="lt-table"><thead>{_HEAD}</thead><tbody>{rows}</tbody></table></div>')
+    if len(runs) == LIMIT:
+        st.html(f'<p class="lt-muted">The newest {LIMIT} are shown; <code>lathe runs</code> lists all.</p>')
+
+
+def row(run: Run) -> str:
+    origin = "random weights"
+    if run.parent_run_id:
+        at = "" if run.parent_step is None else f", step {run.parent_step}"
+        origin = f'<a href="{escape(links.run(run.parent_run_id))}" target="_self">{escape(run.parent_run_id)}</a>{at}'
+    if run.investigation_id:
+        address = links.investigation(run.investigation_id)
+        origin += f' · <a href="{escape(address)}" target="_self">its case</a>'
+    return (
+        f'<tr><td><a href="{escape(links.run(run.id))}" target="_self"><b>{escape(run.name)}</b></a>'
+        f"<div class='lt-muted'>{escape(run.id)}</div></td><td>{chips.state(run.state)}"
+        f"<div class='lt-muted'>{escape(run.message)}</div></td><td>{run.last_step}</td>"
+        f"<td>{origin}</td><td>{escape(when(run.created_at))}</td></tr>"
+    )
