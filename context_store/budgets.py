@@ -28,7 +28,7 @@ class Budgets:
             state = load_budget(connection, budget_id, lock=True)
             if state is None:
                 raise _missing(budget_id)
-            if connection.execute(sa.select(ReservationRow.key).where(ReservationRow.key == key)).scalar() is not None:
+            if is_reserved(connection, key):
                 return
             if cpu_s > state.cpu_s_left or reruns > state.reruns_left:
                 raise BudgetExceeded(
@@ -36,8 +36,7 @@ class Budgets:
                     f"asked for {cpu_s:.1f} CPU s and {reruns}",
                     remedy="open the case with a larger budget, or let running diagnostics finish first",
                 )
-            values = {"key": key, "budget_id": budget_id, "cpu_s": cpu_s, "reruns": reruns}
-            connection.execute(sa.insert(ReservationRow).values(**values))
+            add_reservation(connection, budget_id, key, cpu_s=cpu_s, reruns=reruns)
 
     def settle(self, key: str, cpu_s: float) -> None:
         """Replace the reservation by what was really spent. Raises NotFound when nothing is reserved under `key`."""
@@ -64,6 +63,17 @@ def load_budget(connection: sa.Connection, budget_id: str, *, lock: bool = False
     sums = sa.select(sa.func.coalesce(sa.func.sum(spent), 0.0), sa.func.coalesce(sa.func.sum(ReservationRow.reruns), 0))
     cpu_s_used, reruns_used = connection.execute(sums.where(ReservationRow.budget_id == budget_id)).one()
     return BudgetState(**budget._mapping, cpu_s_used=float(cpu_s_used), reruns_used=int(reruns_used))
+
+
+def is_reserved(connection: sa.Connection, key: str) -> bool:
+    """True when something was reserved under `key`, settled or not."""
+    return connection.execute(sa.select(ReservationRow.key).where(ReservationRow.key == key)).scalar() is not None
+
+
+def add_reservation(connection: sa.Connection, budget_id: str, key: str, *, cpu_s: float, reruns: int) -> None:
+    """The caller holds the budget's lock and knows that it fits."""
+    values = {"key": key, "budget_id": budget_id, "cpu_s": cpu_s, "reruns": reruns}
+    connection.execute(sa.insert(ReservationRow).values(**values))
 
 
 def settle_reservation(connection: sa.Connection, key: str, cpu_s: float) -> bool:

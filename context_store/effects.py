@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from context_store.budgets import load_budget, settle_reservation
+from context_store.budgets import add_reservation, is_reserved, load_budget, settle_reservation
 from context_store.canonical import canonical_json
 from context_store.database import Database
 from context_store.models import ApprovalRow, EffectRow, ProposalRow
@@ -147,17 +147,21 @@ def _allow(connection: sa.Connection, effect: Effect, now: float) -> None:
 
 
 def _check_budget(connection: sa.Connection, effect: Effect) -> None:
-    budget = load_budget(connection, effect.investigation_id or "")
+    """A reservation under the effect's key will do; else the re-run is counted now, and its seconds at its end."""
+    budget = load_budget(connection, effect.investigation_id or "", lock=True)
     if budget is None:
         raise BudgetExceeded(
             f"no budget is open for investigation {effect.investigation_id}",
             remedy="open a budget under the investigation's id before asking for diagnostics",
         )
-    if budget.cpu_s_left < 0 or budget.reruns_left < 0 or (budget.cpu_s_left == 0 and budget.reruns_left == 0):
+    if is_reserved(connection, effect.key):
+        return
+    if budget.cpu_s_left <= 0 or budget.reruns_left < 1:
         raise BudgetExceeded(
             f"the budget of investigation {effect.investigation_id} is used up",
             remedy="decide on the evidence there is, or open a new case with a larger budget",
         )
+    add_reservation(connection, budget.id, effect.key, cpu_s=0.0, reruns=1)
 
 
 def _use_approval(connection: sa.Connection, effect: Effect, now: float) -> None:

@@ -18,8 +18,9 @@ from context_store.database import Database
 from context_store.loader import SegmentLoader
 from context_store.models import RunRow, ShipmentRow
 from context_store.points import lock_run
+from context_store.series import seal_run
 from contracts.errors import LogFormatError, NotFound
-from contracts.events import Event, Metrics, read_events, segment_folder
+from contracts.events import Event, Finished, Metrics, read_events, segment_folder
 
 BATCH_EVENTS = 4096
 
@@ -31,21 +32,25 @@ class Ingest:
     def ship(self, run_id: str, folder: Path) -> int:
         """Load what was appended to the run's logs since the last time; returns the number of events.
 
-        May be called at any time, by several processes, after any crash. A torn last line waits for its rest.
+        May be called at any time, by several processes, after any crash. A torn last line waits for its rest. When a
+        segment ends, the run's points are sealed.
         Raises NotFound for an unknown run. A damaged record raises LogFormatError with file and byte position after
         everything before it, and all other segments, were kept.
         """
         offsets = self._offsets(run_id)
-        num_events, damage = 0, None
+        num_events, ended, damage = 0, False, None
         for segment, log in _logs(folder):
             if log.stat().st_size == offsets.get(segment):
                 continue
             while True:
                 batch = self._load(run_id, segment, log)
                 num_events += batch.num_events
+                ended |= batch.ended
                 damage = damage or batch.damage
                 if batch.num_events < BATCH_EVENTS:
                     break
+        if ended:
+            seal_run(self._database, run_id)
         if damage is not None:
             raise damage
         return num_events
@@ -75,12 +80,14 @@ class Ingest:
             values = {"run_id": run_id, "segment": segment, "offset_bytes": end_offset}
             upsert = insert(ShipmentRow).values(**values)
             connection.execute(upsert.on_conflict_do_update(index_elements=["run_id", "segment"], set_=values))
-        return _Batch(num_events=len(events), damage=damage)
+        ended = any(isinstance(event, Finished) for event in events)
+        return _Batch(num_events=len(events), ended=ended, damage=damage)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Batch:
     num_events: int
+    ended: bool
     damage: LogFormatError | None
 
 

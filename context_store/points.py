@@ -120,7 +120,10 @@ def lock_run(connection: sa.Connection, run_id: str) -> None:
 
 
 def write(connection: sa.Connection, points: Points) -> None:
-    """Store points of one run, later ones replacing earlier ones of the same (series, segment, step)."""
+    """Store points of one run, later ones replacing earlier ones of the same (series, segment, step).
+
+    At most once a transaction.
+    """
     points = points.newest()
     counts = np.diff(points.bounds())
     direct = counts >= DIRECT_CHUNK_POINTS

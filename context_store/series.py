@@ -14,7 +14,6 @@ from context_store.database import Database, any_of
 from context_store.downsampling import keep_shape
 from context_store.lineage import load_lineage
 from context_store.models import SeriesRow
-from context_store.points import Points
 from context_store.records import SeriesData, SeriesMatrix
 
 View = Literal["canonical", "full"]
@@ -85,15 +84,7 @@ class SeriesStore:
 
     def seal(self, run_id: str) -> int:
         """Move the run's hot tail into compressed chunks; returns the number of points. Reads see no difference."""
-        query = sa.select(SeriesRow.id).where(SeriesRow.run_id == run_id).order_by(SeriesRow.id)
-        with self._database.begin() as connection:
-            ids = list(connection.execute(query).scalars())
-        sealed = 0
-        for start in range(0, len(ids), _SEAL_SERIES):
-            with self._database.begin() as connection:
-                points.lock_run(connection, run_id)
-                sealed += points.seal(connection, ids[start : start + _SEAL_SERIES])
-        return sealed
+        return seal_run(self._database, run_id)
 
 
 _SEAL_SERIES = 200  # series a transaction: bounds memory and how long a load has to wait
@@ -109,6 +100,19 @@ _LATEST = sa.text("""
 """)
 
 
+def seal_run(database: Database, run_id: str) -> int:
+    """As `SeriesStore.seal`."""
+    query = sa.select(SeriesRow.id).where(SeriesRow.run_id == run_id).order_by(SeriesRow.id)
+    with database.begin() as connection:
+        ids = list(connection.execute(query).scalars())
+    sealed = 0
+    for start in range(0, len(ids), _SEAL_SERIES):
+        with database.begin() as connection:
+            points.lock_run(connection, run_id)
+            sealed += points.seal(connection, ids[start : start + _SEAL_SERIES])
+    return sealed
+
+
 def _ids(connection: sa.Connection, run_id: str, names: Sequence[str]) -> dict[str, int]:
     query = sa.select(SeriesRow.name, SeriesRow.id).where(SeriesRow.run_id == run_id, SeriesRow.name == any_of(names))
     return {row.name: row.id for row in connection.execute(query)}
@@ -121,6 +125,3 @@ def _positions(names: Sequence[str], ids: dict[str, int]) -> NDArray[np.intp]:
         if name in ids:
             table[ids[name]] = row
     return table
-
-
-__all__ = ["Points", "SeriesStore", "View"]

@@ -16,8 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ from contracts.errors import DatabaseUnavailable, DatabaseVersionError, DiskFull
 
 MAJOR_VERSION = "18"
 DATABASE = "lathe"
+_RECOVERY_S = 120.0
 # sun_path has 108 bytes on Linux, 104 on macOS; the server appends "/.s.PGSQL.5432.lock".
 _MAX_SOCKET_FOLDER_BYTES = 80
 # For one small machine. The log of changes is only needed for crash recovery; parallel queries would need /dev/shm.
@@ -80,8 +82,10 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop the server for everybody. Does nothing when it does not run."""
         with self._lock():
-            if postmaster.find(self._data) is not None:
+            if (server := postmaster.find(self._data)) is not None:
                 self._control(["stop", "-m", "fast", "-t", "60"], self._owner())
+                with suppress(OSError):  # somebody put something into it
+                    server.socket_folder.rmdir()
 
     def running(self) -> bool:
         """True when the server answers."""
@@ -160,12 +164,23 @@ class EmbeddedPostgres:
             )
 
     def _launch(self, user: pwd.struct_passwd | None) -> None:
-        if postmaster.find(self._data) is not None:  # alive, but its socket was swept away
-            self._control(["stop", "-m", "immediate", "-t", "60"], user)
+        if (server := postmaster.find(self._data)) is not None:
+            if any(server.socket_folder.glob(".s.PGSQL.*")) and self._comes_up():
+                return
+            self._control(["stop", "-m", "immediate", "-t", "60"], user)  # its socket was swept away
         socket_folder = _socket_folder(self._data, user)
         postmaster.clear_stale(self._data, socket_folder)
         options = f"-k {socket_folder}"
         self._control(["start", "-w", "-t", "120", "-l", str(self._log), "-o", options], user)
+
+    def _comes_up(self) -> bool:
+        """A live server may still be recovering from a crash."""
+        deadline = time.monotonic() + _RECOVERY_S
+        while time.monotonic() < deadline and postmaster.find(self._data) is not None:
+            if self._answers() is not None:
+                return True
+            time.sleep(0.05)
+        return False
 
     def _control(self, arguments: Sequence[str], user: pwd.struct_passwd | None) -> None:
         self._run("pg_ctl", [*arguments, "-D", str(self._data)], user)

@@ -9,7 +9,7 @@ import structlog
 from context_store import Store
 from contracts.backend import Launch, Outcome
 from contracts.enums import RunState
-from contracts.errors import DatabaseUnavailable
+from contracts.errors import DatabaseUnavailable, LogFormatError
 from control_plane.backends.segment import is_abandoned, touch_lock
 from control_plane.run_folders import segment_numbers
 
@@ -25,12 +25,17 @@ class Shipper:
         self._store = store
 
     def ship(self, run_id: str, folder: Path) -> int:
-        """Load what is new and return the number of events; 0 when the database does not answer just now."""
+        """Load what is new and return the number of events; 0 when the database does not answer just now.
+
+        A damaged log marks the run as failed with the place of the damage; everything before it is kept.
+        """
         try:
             return self._store.ingest.ship(run_id, folder)
         except DatabaseUnavailable as error:
             _log.warning("shipping delayed", run=run_id, reason=error.message)
-            return 0
+        except LogFormatError as error:
+            self._store.runs.set_state(run_id, RunState.FAILED, error.message)
+        return 0
 
     def begin(self, launch: Launch) -> None:
         """Note that the launch was handed to a backend; what an earlier attempt left behind no longer counts."""
@@ -38,8 +43,12 @@ class Shipper:
         self._store.runs.set_state(launch.run_id, RunState.RUNNING)
 
     def finish(self, launch: Launch, outcome: Outcome) -> None:
-        """Load the rest of a segment that ended. A training that vanished is marked as failed."""
-        self._store.ingest.ship(launch.run_id, launch.folder)
+        """Load the rest of a segment that ended. Raises DatabaseUnavailable; the folder keeps everything."""
+        try:
+            self._store.ingest.ship(launch.run_id, launch.folder)
+        except LogFormatError as error:
+            _log.info("damaged log", run=launch.run_id, reason=error.message)  # also: it failed before its first event
+            self._store.runs.set_state(launch.run_id, RunState.FAILED, outcome.message or error.message)
         if outcome.reason == "died":
             self._store.runs.set_state(launch.run_id, RunState.FAILED, outcome.message)
 
@@ -50,7 +59,7 @@ class Shipper:
             folder = Path(run.folder)
             if run.state not in (RunState.CREATED, RunState.RUNNING) or not folder.is_dir():
                 continue
-            total += self._store.ingest.ship(run.id, folder)
+            total += self.ship(run.id, folder)
             numbers = segment_numbers(folder)
             if numbers and run.state == RunState.RUNNING and is_abandoned(folder, numbers[-1], now - _GRACE_S):
                 self._store.runs.set_state(run.id, RunState.STOPPED, "its process vanished; go on with: lathe train")

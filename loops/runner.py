@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from context_store import Store
@@ -31,8 +30,16 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
+_NODES = (
+    "recall", "propose", "reserve", "execute", "measure",
+    "update", "await_approval", "apply", "wait", "verify", "close",
+)  # fmt: skip
 _FINISHED = frozenset({EffectState.DONE, EffectState.FAILED, EffectState.REFUSED})
 _STEPS_PER_ROUND = 5  # graph steps; LangGraph's own default cap of 10,007 would hide an endless loop
+
+
+def _nap() -> None:
+    time.sleep(0.2)
 
 
 class CaseStatus(StrEnum):
@@ -79,7 +86,7 @@ class Runner:
         loops: Mapping[str, Loop],
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
-        wait: Callable[[], None] = partial(time.sleep, 0.2),
+        wait: Callable[[], None] = _nap,
     ) -> None:
         self._store = store
         self._loops = loops
@@ -310,19 +317,7 @@ def _build(runner: Runner, checkpointer: BaseCheckpointSaver[Any]) -> CompiledSt
 
     checkpointer.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     graph: StateGraph[CaseState, None, CaseState, CaseState] = StateGraph(CaseState)
-    nodes = (
-        "recall",
-        "propose",
-        "reserve",
-        "execute",
-        "measure",
-        "update",
-        "await_approval",
-        "apply",
-        "wait",
-        "verify",
-    )
-    for name in (*nodes, "close"):
+    for name in _NODES:
         graph.add_node(name, getattr(runner, name))
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "propose")

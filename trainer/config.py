@@ -36,7 +36,7 @@ class ModelConfig(Section):
     num_heads: Count = 4
     num_kv_heads: Count = 2
     head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 16
-    qk_norm: bool = True
+    qk_norm: bool = False
     attention_bias: bool = False
     attention_scale: Positive = 1.0  # times 1 / sqrt(head_dim)
     rope_base: Positive = 10_000.0
@@ -125,7 +125,7 @@ class OptimConfig(Section):
     head: GroupConfig = GroupConfig(weight_decay=0.1)
     norm: GroupConfig = GroupConfig()
     bias: GroupConfig = GroupConfig()
-    router: GroupConfig = GroupConfig(lr=1e-3, weight_decay=0.1)
+    router: GroupConfig = GroupConfig(weight_decay=0.1)
     attention: GroupConfig = GroupConfig(optimizer="muon", weight_decay=0.1, beta1=0.95, eps=1e-7)
     experts: GroupConfig = GroupConfig(optimizer="muon", weight_decay=0.1, beta1=0.95, eps=1e-7)
 

@@ -63,7 +63,8 @@ class ExecutionRecord:
         lines = self._lines.setdefault(name, set())
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:
-            lines.add(frame.f_lineno)
+            if event == "line":
+                lines.add(frame.f_lineno)
             return trace
 
         return trace

@@ -1,6 +1,7 @@
 """AdamW and Muon over buckets: parameters that share settings lie in one stretch of memory and move by one operation.
 
-A bucket holds parameters of one group whose optimizer state is equally old (and, for Muon, of one matrix shape).
+A bucket holds parameters of one group whose optimizer state is equally old (and, for Muon, of one matrix shape), up to
+a size that the cache holds.
 Weight decay is decoupled and multiplied by the learning rate: w <- w - lr * (direction + weight_decay * w).
 """
 
@@ -17,6 +18,7 @@ from contracts.events import Scalar
 from trainer.config import GROUPS, GroupConfig, MuonConfig, OptimConfig
 from trainer.muon import orthogonalise, rms_scale
 
+_MAX_ELEMENTS = 2**17  # of a bucket: weights, gradient and state of one update stay in a core's cache
 STATE_NAMES = {"adamw": ("first", "second"), "muon": ("momentum",)}
 
 
@@ -133,9 +135,24 @@ def _buckets(
         shape = tuple(value.shape[-2:]) if settings.optimizer == "muon" else ()
         members.setdefault((GROUPS.index(groups[name]), age, shape), []).append(name)
     return [
-        _bucket(GROUPS[group], optim.group(GROUPS[group]), age, names, values, states)
+        _bucket(GROUPS[group], optim.group(GROUPS[group]), age, some, values, states)
         for (group, age, _), names in sorted(members.items())
+        for some in _pieces(names, values)
     ]
+
+
+def _pieces(names: list[str], values: Mapping[str, Tensor]) -> list[list[str]]:
+    """The names in order, in as few lists as keep each within the cache."""
+    pieces: list[list[str]] = []
+    room = 0
+    for name in names:
+        size = values[name].numel()
+        if size > room:
+            pieces.append([])
+            room = max(_MAX_ELEMENTS, size)
+        pieces[-1].append(name)
+        room -= size
+    return pieces
 
 
 def _bucket(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from trainer.recipe import Recipe
 from trainer.runlog import RunLog
 from trainer.segment import Segment
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
 
 def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
     """0 when the segment completed or was stopped, 1 when its training failed.
@@ -26,6 +29,7 @@ def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
     it, and raised: those of the project's code as UserInputError.
     """
     make_deterministic(launch.num_threads)
+    _keep_freed_memory()
     log = RunLog(segment_folder(launch.folder, launch.segment))
     if log.found.finished == "completed":
         return 0
@@ -68,8 +72,16 @@ def _finished(error: Exception, step: int) -> Finished:
 
 def make_deterministic(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import the compiler: 2 s
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing here reads memory it did not write
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc reuse freed blocks of any size; by default it returns large ones and each step faults them in again."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
 
 
 def _say(line: str) -> None:

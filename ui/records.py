@@ -123,6 +123,7 @@ class Anomaly(Record):
     severity: float
     statement: str
     evidence: tuple[str, ...] = ()
+    probe: dict[str, Any] = {}  # `order`: place in its case, 0 leads
 
 
 class Suspect(Record):
@@ -236,3 +237,13 @@ class Case(Record):
     activity: tuple[Activity, ...] = ()
     report_markdown: str | None = None
     budget: Budget | None = None
+
+    @property
+    def leading(self) -> Anomaly | None:
+        """The finding that the case is about; the others began with it."""
+        return min(self.anomalies, key=lambda anomaly: anomaly.probe.get("order", 0), default=None)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on this run; any further ones say how far it reaches."""
+        return self.verdicts[0] if self.verdicts else None

@@ -156,7 +156,8 @@ def _is_below(path: str, prefix: str) -> bool:
     """Whether the path starts with the prefix, however a server may decode or normalise it."""
     plain = path.partition("?")[0]
     for _ in range(3):
-        if any(part in (".", "..") for part in plain.replace("\\", "/").split("/")):
+        parts = plain.replace("\\", "/").split("/")
+        if any(part.partition(";")[0] in (".", "..") for part in parts):  # some servers drop what follows a semicolon
             return False
         if plain == unquote(plain):
             break

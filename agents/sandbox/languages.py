@@ -168,9 +168,15 @@ def _is_system(path: Path) -> bool:
 
 
 def execute(
-    sandbox: Sandbox, toolchain: Toolchain, source: str, *, stdin: bytes = b"", files: Mapping[str, bytes] | None = None
+    sandbox: Sandbox,
+    toolchain: Toolchain,
+    source: str,
+    *,
+    stdin: bytes = b"",
+    files: Mapping[str, bytes] | None = None,
+    run_limit_s: float = LIMIT_S,
 ) -> Execution:
-    """Prepares, compiles and runs one program, each command within `LIMIT_S` seconds. `files` lie beside it."""
+    """Prepares, compiles and runs one program, each command within its limit. `files` lie beside it."""
     if toolchain.missing:
         return Execution(
             language=toolchain.language.name, version="", verdict=Verdict.NOT_RUN, reason=toolchain.missing, results=()
@@ -181,14 +187,14 @@ def execute(
             (Path(folder) / name).write_bytes(content)
         workspace = sandbox.create(Path(folder))
     try:
-        version = sandbox.run(workspace, _command(toolchain, language.version, b""))
+        version = sandbox.run(workspace, _command(toolchain, language.version, b"", LIMIT_S))
         results: list[Result] = []
         for step in language.before:
-            results.append(sandbox.run(workspace, _command(toolchain, step, b"")))
+            results.append(sandbox.run(workspace, _command(toolchain, step, b"", LIMIT_S)))
             if not results[-1].ok:
                 break
         else:
-            results.append(sandbox.run(workspace, _command(toolchain, language.run, stdin)))
+            results.append(sandbox.run(workspace, _command(toolchain, language.run, stdin, run_limit_s)))
     finally:
         workspace.discard()
     verdict = _verdict(results[-1], is_last=len(results) > len(language.before))
@@ -198,10 +204,10 @@ def execute(
     )
 
 
-def _command(toolchain: Toolchain, template: str, stdin: bytes) -> Command:
+def _command(toolchain: Toolchain, template: str, stdin: bytes, wall_s: float) -> Command:
     language = toolchain.language
     limits = Limits(
-        wall_s=LIMIT_S, cpu_s=int(LIMIT_S) * 2, memory_bytes=language.memory_bytes, processes=256, open_files=1024
+        wall_s=wall_s, cpu_s=int(LIMIT_S) * 2, memory_bytes=language.memory_bytes, processes=256, open_files=1024
     )
     return Command(
         argv=toolchain.command(template), stdin=stdin, env=language.env, limits=limits, mounts=toolchain.mounts

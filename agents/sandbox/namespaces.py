@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ from agents.sandbox import workspaces
 from agents.sandbox.launcher import forward, seccomp, supervise, wire, zygote
 from agents.sandbox.protocol import DEFAULT_PATH, Command, Facts, Outcome, Reaped, Result, Workspace
 from agents.sandbox.refusals import refusal
-from contracts.errors import EnvironmentFault, UserInputError
+from contracts.errors import DiskFull, EnvironmentFault, UserInputError
 
 OTHER_UID = 700_000  # used by nobody; what root's sandboxes run as
 _ROOT_OF_IMPORTS = Path(__file__).resolve().parents[2]
@@ -54,6 +55,7 @@ class NamespaceSandbox:
         self._uid = _checked_uid(uid) if os.geteuid() == 0 else os.geteuid()
         self._min_free_bytes = min_free_bytes
         self._root = root
+        _check_free_space(root, min_free_bytes)
         self._control_lock = threading.Lock()
         self._store = workspaces.LayerStore(root, self._uid)
         try:
@@ -98,6 +100,10 @@ class NamespaceSandbox:
     def reap(self) -> Reaped:
         return workspaces.reap(self._root)
 
+    @property
+    def launcher_pid(self) -> int:
+        return self._zygote.pid
+
     def close(self) -> None:
         self._control.close()
         self._zygote.wait()
@@ -130,10 +136,9 @@ class NamespaceSandbox:
         )
 
     def _job(self, stack: workspaces.Stack, command: Command) -> wire.Job:
-        if not command.argv or any("\0" in word for word in (*command.argv, *command.env, *command.env.values())):
-            raise UserInputError("the command is empty or holds a NUL character", remedy="give a program and its words")
-        limits = command.limits
-        bounds = wire.Bounds(min_free_bytes=self._min_free_bytes, **vars(limits))
+        for mount in command.mounts:
+            mount.must_exist()
+        bounds = wire.Bounds(min_free_bytes=self._min_free_bytes, **vars(command.limits))
         proxy = f"http://127.0.0.1:{forward.PORT}"
         through_proxy = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
         env = {"PATH": DEFAULT_PATH, "HOME": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
@@ -171,6 +176,16 @@ class NamespaceSandbox:
             wall_s=report.wall_s,
             cpu_s=report.cpu_s,
             peak_memory_bytes=report.peak_memory_bytes,
+        )
+
+
+def _check_free_space(root: Path, min_free_bytes: int) -> None:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free_bytes = shutil.disk_usage(root).free
+    if free_bytes < min_free_bytes:
+        raise DiskFull(
+            f"only {free_bytes} bytes are free below {root}; sandboxes would be ended at {min_free_bytes}",
+            remedy="free disk space, or choose another folder or a smaller min_free_bytes",
         )
 
 

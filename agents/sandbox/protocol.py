@@ -85,6 +85,10 @@ class Mount:
     def inside(self) -> str:
         return self.target or str(self.source)
 
+    def must_exist(self) -> None:
+        if not self.source.exists():
+            raise UserInputError(f"{self.source} does not exist and cannot be mounted", remedy="name an existing path")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
@@ -100,6 +104,10 @@ class Command:
     mounts: tuple[Mount, ...] = ()
     proxy: Path | None = None
     trust: Trust = Trust.UNTRUSTED
+
+    def __post_init__(self) -> None:
+        if not self.argv or any("\0" in word for word in (*self.argv, *self.env, *self.env.values())):
+            raise UserInputError("the command is empty or holds a NUL character", remedy="give a program and its words")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +190,9 @@ class Workspace(Protocol):
     def id(self) -> str: ...
 
     def snapshot(self) -> Snapshot: ...
+
+    def fork(self) -> Workspace:
+        """A second workspace that goes on from the same state; neither sees what the other does from now on."""
 
     def diff(self) -> tuple[Change, ...]:
         """Against the folder the workspace, or the ancestor it was forked from, was created with; sorted by path.

@@ -33,6 +33,12 @@ class Traffic:
     sent_bytes: int = 0
     received_bytes: int = 0
 
+    def send(self, target: socket.socket, block: bytes) -> None:
+        """Sends what is already here, as much of it as may pass."""
+        target.sendall(block[: self.left_bytes])
+        self.sent_bytes += len(block[: self.left_bytes])
+        self.left_bytes = max(0, self.left_bytes - len(block))
+
     def move(self, source: socket.socket, target: socket.socket, limit: int, *, outward: bool) -> bool:
         """Carries one block; False at the end or when nothing more may pass."""
         block = source.recv(min(_BLOCK_BYTES, self.left_bytes, limit)) if min(self.left_bytes, limit) > 0 else b""
@@ -96,6 +102,8 @@ class EgressProxy:
         try:
             request = read_request(client)
             record = replace(record, method=request.method, host=request.host, port=request.port, path=request.path)
+            if request.body_bytes > self._max_bytes:
+                raise Denied("the body is larger than a connection may carry")
             upstream = self._connect(request)
         except Denied as denial:
             self._refuse(client, replace(record, reason=str(denial)))
@@ -136,19 +144,18 @@ class EgressProxy:
         try:
             if request.method == "CONNECT":
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                upstream.sendall(request.body)
+                traffic.send(upstream, request.body)
                 self._tunnel(client, upstream, traffic)
             else:
-                upstream.sendall(request.head() + request.body)
-                left = request.body_bytes - len(request.body)
-                while left > 0 and traffic.move(client, upstream, left, outward=True):
-                    left = request.body_bytes - len(request.body) - traffic.sent_bytes
+                upstream.sendall(request.head())
+                traffic.send(upstream, request.body)
+                while (left := request.body_bytes - traffic.sent_bytes) > 0:
+                    if not traffic.move(client, upstream, left, outward=True):
+                        break
                 while traffic.move(upstream, client, _BLOCK_BYTES, outward=False):
                     pass
         except OSError as error:
             return f"broke off: {error}"
-        finally:
-            traffic.sent_bytes += len(request.body)
         return "cut off at the byte limit" if traffic.left_bytes <= 0 else "completed"
 
     def _tunnel(self, client: socket.socket, upstream: socket.socket, traffic: Traffic) -> None:

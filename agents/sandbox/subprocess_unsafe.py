@@ -93,6 +93,7 @@ class UnsafeSubprocess:
         if command.proxy is not None:
             raise UserInputError("a plain subprocess cannot be held to a proxy", remedy="use NamespaceSandbox")
         for mount in command.mounts:
+            mount.must_exist()
             if mount.inside != str(mount.source):
                 raise UserInputError(
                     f"a plain subprocess sees {mount.source} where it is, not at {mount.target}",

@@ -29,7 +29,7 @@ from agents.sandbox.launcher import cgroups
 from agents.sandbox.protocol import Change, Exported, Reaped
 from contracts.errors import DiskFull, UserInputError
 
-MAX_LAYERS = 64  # the kernel takes 500; each look-up of a missing name asks every one of them
+MAX_LAYERS = 32  # the kernel takes 500; each look-up of a missing name asks every one of them
 
 
 @contextlib.contextmanager
@@ -95,7 +95,10 @@ class LayerStore:
             trees.remove(self.folder / layer)
 
     def close(self) -> None:
+        """For a launcher that has ended; also when it was killed and left its control group."""
         if self.folder.exists():
+            if group := self._lock_file.read_text():
+                cgroups.remove_parent(group)
             trees.remove(self.folder)
             self._lock_file.unlink()
             os.close(self.lock_descriptor)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +24,7 @@ def host_state() -> dict[str, str]:
     state["mounts"] = _read(Path("/proc/self/mountinfo"))
     state["network devices"] = " ".join(name for _, name in socket.if_nameindex())
     state["routes"] = _read(Path("/proc/net/route"))
-    state["clock"] = str(round(time.time() - time.monotonic()))
-    for path in ("/etc/passwd", "/etc/ld.so.preload", "/etc/crontab", "/usr/local/bin", "/usr/bin/sh", "/root"):
+    for path in ("/etc/passwd", "/etc/ld.so.preload", "/etc/crontab", "/usr/local/bin", "/usr/bin/sh"):
         with contextlib.suppress(OSError):
             status = os.stat(path)
             state[path] = f"{status.st_size} {status.st_mtime_ns} {status.st_mode:o}"
@@ -50,18 +48,15 @@ class Peak:
     disk_bytes: int = 0  # lost free space of the machine
 
 
-def inner_processes() -> list[int]:
-    """Processes of any process namespace below ours: all of the sandboxes."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and len(_namespace_pids(name)) > 1:
-            found.append(int(name))
-    return found
+def inner_processes(uid: int) -> list[int]:
+    """Processes of this user id in a process namespace below ours."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_inner(name, uid)]
 
 
-def _namespace_pids(pid: str) -> list[str]:
-    lines = _read(Path(f"/proc/{pid}/status")).splitlines()
-    return next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+def _is_inner(pid: str, uid: int) -> bool:
+    rows = (line.split() for line in _read(Path(f"/proc/{pid}/status")).splitlines())
+    status = {row[0]: row[1:] for row in rows if row}
+    return len(status.get("NSpid:", [])) > 1 and status["Uid:"][0] == str(uid)
 
 
 def processes_with(token: str) -> list[int]:
@@ -97,6 +92,7 @@ class Sampler:
     """Measures in a thread until stopped."""
 
     folder: Path
+    uid: int
     peak: Peak = field(default_factory=Peak)
 
     @contextlib.contextmanager
@@ -115,7 +111,7 @@ class Sampler:
     def _watch(self, stop: threading.Event, kernel_bytes: int, free_bytes: int) -> None:
         peak = self.peak
         while not stop.wait(_PERIOD_S):
-            pids = inner_processes()
+            pids = inner_processes(self.uid)
             peak.processes = max(peak.processes, len(pids))
             peak.memory_bytes = max(peak.memory_bytes, sum(_memory_bytes(pid) for pid in pids))
             peak.kernel_bytes = max(peak.kernel_bytes, _kernel_bytes() - kernel_bytes)

@@ -77,8 +77,11 @@ class Listeners:
     def _web(self, item: socket.socket) -> None:
         connection, _ = item.accept()
         with connection:
-            connection.settimeout(1.0)
+            connection.settimeout(0.5)
             request = connection.recv(1 << 16)
+            if not request:
+                self.heard.append("web connection")
+                return
             connection.settimeout(0.05)
             with contextlib.suppress(TimeoutError):
                 request += connection.recv(1 << 16)

@@ -16,10 +16,10 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agents.sandbox.protocol import Limits, Result
 from benchmarks.sandbox_attacks import host
@@ -33,7 +33,8 @@ GRACE_S = 2.0
 MEMORY_SLACK_BYTES = 512 << 20
 DISK_SLACK_BYTES = 1 << 30  # other programs write too, and use is counted a few times a second
 PROCESS_SLACK = 24
-EVALUATOR_SAYS = b"evaluator untouched"
+EVALUATOR_SAYS = b"evaluator untouched 45\n"
+_CHECK = "print('evaluator untouched', sum(range(10)))\n"
 _VICTIM = """
 import os, signal, sys, time
 def seen(number, frame): os.write(1, b"signal %d;" % number)
@@ -55,8 +56,6 @@ class Case:
     texts: list[bytes]
     problems: list[str]
     peak: host.Peak
-    wall_s: float
-    deadline_s: float
 
 
 class World:
@@ -69,7 +68,7 @@ class World:
         self.secret_file = self._file("secret", self.secrets[0], 0o644)
         self.root_file = self._file("root-secret", self.secrets[1], 0o600)
         self.evaluator = self._make_folder("evaluator", 0o755)
-        (self.evaluator / "check.py").write_text(f"print({EVALUATOR_SAYS.decode()!r}, sum(range(10)))\n")
+        (self.evaluator / "check.py").write_text(_CHECK)
         self.sibling = self._make_folder("sibling", 0o755)
         (self.sibling / "sibling-secret").write_bytes(self.secrets[2])
         self.listeners = Listeners(folder)
@@ -77,7 +76,8 @@ class World:
         self.shm_key = secrets.randbelow(1 << 30) + 1
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._shm = self._libc.shmget(self.shm_key, 4096, _IPC_CREAT | 0o666)
-        self.sampler = host.Sampler(folder=folder)
+        self._clock = time.time() - time.monotonic()
+        self.sampler = host.Sampler(folder=folder, uid=uid)
         self._before = self._state()
 
     def environment(self, token: str, phase: int, store: Path, sibling_file: str) -> dict[str, str]:
@@ -122,8 +122,10 @@ class World:
         return path
 
     def _start_victim(self) -> subprocess.Popen[bytes]:
-        identity = {"user": self.uid, "group": self.uid, "extra_groups": []} if os.geteuid() == 0 else {}
-        victim = subprocess.Popen(
+        identity: dict[str, Any] = (
+            {"user": self.uid, "group": self.uid, "extra_groups": []} if os.geteuid() == 0 else {}
+        )
+        victim: subprocess.Popen[bytes] = subprocess.Popen(
             ["/usr/bin/python3", "-I", "-S", "-c", _VICTIM], stdout=subprocess.PIPE, cwd="/",
             env={"VICTIM_SECRET": self.secrets[3].decode()}, start_new_session=True, **identity,
         )  # fmt: skip
@@ -135,8 +137,9 @@ class World:
     def _state(self) -> dict[str, str]:
         state = host.host_state()
         state["memory segment"] = str(self._segment())
+        state["clock moved"] = str(abs(time.time() - time.monotonic() - self._clock) > 1.5)
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and "store" not in path.parts:
+            if path.is_file():
                 status = path.stat()
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
                 state[str(path)] = f"{digest} {status.st_mode:o} {status.st_mtime_ns} {status.st_nlink}"
@@ -154,27 +157,31 @@ class World:
         names = sorted(name for name in self._before.keys() | now.keys() if self._before.get(name) != now.get(name))
         for path in self.open_dir.iterdir():
             path.unlink()
+        if any(str(self.evaluator) in name for name in names):
+            (self.evaluator / "check.py").write_text(_CHECK)
         return [f"changed: {name}" for name in names]
 
     def _traces(self, token: str) -> list[str]:
         """The token where a sandbox may leave nothing: temporary folders, kernel keys, processes."""
         seen = []
         for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/dev/mqueue"):  # noqa: S108
-            if os.path.isdir(folder) and any(token in name for name in os.listdir(folder)):
+            if os.path.exists(f"{folder}/{token}"):
                 seen.append(f"left in {folder}")
+                os.unlink(f"{folder}/{token}")
         if token in Path("/proc/keys").read_text():
             seen.append("left a kernel key")
-        left = [*host.inner_processes(), *host.processes_with(token)]
-        for pid in set(left):
-            seen.append(f"process {pid} left behind")
+        if self._libc.mq_unlink(f"/{token}".encode()) == 0:
+            seen.append("left a message queue")
+        ours = set(host.processes_with(token))
+        inner = set(host.inner_processes(self.uid))
+        for pid in ours | (inner if os.geteuid() == 0 else set()):  # as root the user id is the benchmark's alone
             os.kill(pid, signal.SIGKILL)
-        return seen
+        return seen + [f"process {pid} left behind" for pid in ours | inner]
 
     def _excess(self, case: Case) -> list[str]:
-        """More time, memory, disk, processes or output than the limits and their slack."""
-        peak, seen = case.peak, []
-        if case.wall_s > case.deadline_s + GRACE_S:
-            seen.append(f"{case.wall_s - case.deadline_s:.1f} s beyond the deadline")
+        """More memory, disk, processes or output than the limits and their slack."""
+        peak = case.peak
+        seen: list[str] = []
         if peak.processes > LIMITS.processes + PROCESS_SLACK:
             seen.append(f"{peak.processes} processes")
         if peak.memory_bytes > LIMITS.memory_bytes + MEMORY_SLACK_BYTES:
@@ -212,6 +219,7 @@ class World:
             seen.append("victim is stopped or traced")
             os.kill(self.victim.pid, signal.SIGCONT)
             time.sleep(0.05)
+            assert self.victim.stdout is not None
             self.victim.stdout.read()
         return seen
 
@@ -232,7 +240,3 @@ def _shadow_lines() -> list[bytes]:
         if os.access(path, os.R_OK):
             found += Path(path).read_bytes().splitlines()
     return found
-
-
-def python_command() -> list[str]:
-    return [sys.executable, "-S"]

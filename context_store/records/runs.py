@@ -48,7 +48,7 @@ class Run(NewRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One start or resume. `end_reason` is "" while it goes on, else completed, stopped, failed or died."""
+    """One start or resume. `end_reason` is "" until it says that it ended: completed, stopped or failed."""
 
     run_id: str
     number: int

@@ -56,7 +56,7 @@ class TrainingProgress:
     def say(self, text: str) -> None:
         """One line above the bar."""
         if not self._quiet:
-            self._progress.console.print(f"{self._launch.run_id}: {text}", markup=False)
+            self._progress.console.print(f"{self._launch.run_id}: {text}", markup=False, soft_wrap=True)
 
     def _declared_steps(self) -> int | None:
         steps = self._store.runs.declared(self._launch.run_id, self._launch.segment).get("steps")

@@ -84,7 +84,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     if not rows:
         console().print(empty, markup=False)
         return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console().print(table, markup=False)
@@ -102,7 +104,7 @@ def feed_printer() -> Callable[[Activity], None]:
     def show(activity: Activity) -> None:
         style = {"finding": "bold", "approval": "bold yellow"}.get(activity.kind, "")
         clock = datetime.datetime.fromtimestamp(activity.at).strftime("%H:%M:%S")
-        terminal.print(f"{clock}  {activity.text}", style=style, markup=False)
+        terminal.print(f"{clock}  {activity.text}", style=style, markup=False, soft_wrap=True)
 
     return show
 

@@ -42,7 +42,8 @@ def train(
         if interrupted:
             raise typer.Exit(_INTERRUPTED)
         if outcome.reason in ("died", "failed"):
-            raise BackendFailure(outcome.message, remedy=outcome.remedy)
+            kind = BackendFailure if outcome.reason == "died" else UserInputError
+            raise kind(outcome.message, remedy=outcome.remedy)
 
 
 def _prepare(
@@ -109,5 +110,5 @@ def _report(launch: Launch, outcome: Outcome, project: Path, *, as_json: bool) -
     notes().print(f"run {launch.run_id}: {outcome.reason} at step {outcome.last_step}", markup=False)
     if outcome.reason == "completed":
         notes().print(f"  look at it: lathe detect {launch.run_id}", markup=False)
-    else:
-        notes().print(f"  go on with: {go_on}", markup=False)
+    elif outcome.last_step:
+        notes().print(f"  go on with: {go_on}", markup=False, soft_wrap=True)

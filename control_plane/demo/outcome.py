@@ -10,6 +10,8 @@ from context_store import Store
 from context_store.records import Suspect
 from contracts.enums import CauseKind, EffectKind, EffectState, Scope, Verdict
 from control_plane.demo.home import Truth
+from loops.debug.case import load_case
+from loops.debug.verification import verify_fix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +72,10 @@ def read_answer(store: Store, case_id: str) -> Answer:
 
 
 def is_verified(store: Store, case_id: str) -> bool:
-    """True when the fix was applied and the loop saw that it held."""
-    changes = store.effects.list(investigation_id=case_id, state=EffectState.DONE)
-    applied = any(effect.kind == EffectKind.RESUME_WITH_PATCH for effect in changes)
-    return applied and any(verdict.scope == Scope.THIS_RUN for verdict in store.knowledge.verdicts(case_id))
+    """True when the fix was applied and holds in the continuing run."""
+    done = store.effects.list(investigation_id=case_id, state=EffectState.DONE)
+    segments = [effect.result["segment"] for effect in done if effect.kind == EffectKind.RESUME_WITH_PATCH]
+    return any(verify_fix(store, load_case(store, case_id), int(segment)).held is True for segment in segments)
 
 
 def as_object(fault: str, answer: Answer, truth: Truth, seconds: float) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from control_plane.wiring import Lathe
 PILOT, MAIN = "pilot", "main"
 RESUMES = (60, 120)  # steps at which the main run is resumed
 LAST_STEP = 180
+FAULTY_SEGMENT = len(RESUMES)
 DP_SIZE_AFTER = 2  # of the last segment; the recipe says 4
 _POLL_S = 0.3
 _RELEASE_WAIT_S = 30.0

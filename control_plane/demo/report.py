@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from context_store import Store
-from context_store.records import Anomaly, Diagnostic, NegativeResult
+from context_store.records import NegativeResult
 from contracts.names import SeriesName
 from control_plane.demo.home import Truth
 from control_plane.demo.outcome import Answer, is_right
-from control_plane.demo.pair import LAST_STEP, MAIN, PILOT, RESUMES
+from control_plane.demo.pair import FAULTY_SEGMENT, LAST_STEP, MAIN, PILOT
 from control_plane.demo.plot import Line, Marker, line_plot
 
 _NUM_CURVES = 4  # series of an anomaly that are drawn
 _NUM_RERUNS = 8
+_LABEL = 24  # characters beside a plot
 _OVERALL = ("lm_loss", "max_vio")
 
 Remembered = list[tuple[NegativeResult, float]]
@@ -25,7 +26,7 @@ def write_report(
 ) -> Path:
     """Write `report.md` and its plots into `folder` and return its path. Writing it again replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [f"# {answer.statement[:1].upper()}{answer.statement[1:]}", "", *_overview(folder, store)]
+    parts = ["# What Lathe found in the main run", "", answer.statement, "", *_overview(folder, store)]
     if case_id:
         parts += _finding(folder, store, case_id)
         parts += [_lowered(store.knowledge.report(case_id)), ""]
@@ -45,42 +46,46 @@ def _overview(folder: Path, store: Store) -> Iterable[str]:
 
 def _finding(folder: Path, store: Store, case_id: str) -> Iterable[str]:
     anomaly = store.knowledge.anomalies(investigation_id=case_id)[0]
-    names = anomaly.series[:_NUM_CURVES]
+    names = tuple(anomaly.probe.get("series") or anomaly.series)[:_NUM_CURVES]
     yield from ("## What was noticed", "", anomaly.statement, "")
     curves = [_curve(store, MAIN, name, label=_short(name)) for name in names]
-    curves += [_curve(store, MAIN, name, label=f"{_short(name)} with the fault", view="superseded") for name in names]
-    yield _plot(folder, "finding", "The main run, with the fix and without", curves, _markers(store))
-    yield _plot(folder, "reruns", f"{names[0]} in the re-runs", list(_reruns(store, case_id, anomaly)), ())
+    curves += [_superseded(store, name) for name in names]
+    yield _plot(folder, "finding", f"{names[0]} and its like in the main run", curves, _markers(store))
+    reruns = [each for each in store.knowledge.diagnostics(case_id) if each.run_id][:_NUM_RERUNS]
+    lines = [_curve(store, each.run_id, names[0], label=f"{each.kind}: {each.label}"[:_LABEL]) for each in reruns]
+    yield _plot(folder, "reruns", f"{names[0]} in the re-runs", lines, ())
 
 
-def _reruns(store: Store, case_id: str, anomaly: Anomaly) -> Iterable[Line]:
-    diagnostics: list[Diagnostic] = [each for each in store.knowledge.diagnostics(case_id) if each.run_id]
-    for diagnostic in diagnostics[:_NUM_RERUNS]:
-        yield _curve(store, diagnostic.run_id, anomaly.series[0], label=f"{diagnostic.kind}: {diagnostic.label}"[:24])
+def _curve(store: Store, run_id: str, name: str, *, label: str) -> Line:
+    data = store.series.read(run_id, name)
+    return Line(label=label, steps=data.steps.tolist(), values=data.values.tolist())
 
 
-def _curve(store: Store, run_id: str, name: str, *, label: str, view: str = "canonical") -> Line:
-    """`view` "superseded": the points that a later segment replaced, as far as the first plan of the run reached."""
-    if view == "canonical":
-        data = store.series.read(run_id, name)
-        return Line(label=label, steps=data.steps.tolist(), values=data.values.tolist())
-    data = store.series.read(run_id, name, hi=LAST_STEP, view="full")
-    old = data.segments == len(RESUMES)  # the segment that carried the fault
-    return Line(label=label, steps=data.steps[old].tolist(), values=data.values[old].tolist(), faded=True)
+def _superseded(store: Store, name: str) -> Line:
+    """Points of the faulty segment that the fixed one replaced; none when the fix came after them."""
+    fixed = [segment.start_step for segment in store.runs.segments(MAIN) if segment.number > FAULTY_SEGMENT]
+    data = store.series.read(MAIN, name, lo=min(fixed, default=LAST_STEP) + 1, hi=LAST_STEP, view="full")
+    old = data.segments == FAULTY_SEGMENT
+    return Line(
+        label=f"{_short(name)}, faulty", steps=data.steps[old].tolist(), values=data.values[old].tolist(), faded=True
+    )
 
 
 def _markers(store: Store) -> list[Marker]:
     segments = store.runs.segments(MAIN)
-    names = {len(RESUMES) + 1: "the fix"}
     return [
-        Marker(step=segment.start_step, label=names.get(segment.number, f"resume {segment.number}"))
+        Marker(
+            step=segment.start_step,
+            label="the fix" if segment.number > FAULTY_SEGMENT else f"resume {segment.number}",
+        )
         for segment in segments
         if segment.start_step
     ]
 
 
 def _plot(folder: Path, name: str, title: str, lines: list[Line], markers: Iterable[Marker]) -> str:
-    (folder / f"{name}.svg").write_text(line_plot(title, lines, tuple(markers)), encoding="utf-8")
+    drawn = [line for line in lines if len(line.steps)]
+    (folder / f"{name}.svg").write_text(line_plot(title, drawn, tuple(markers)), encoding="utf-8")
     return f"![{title}]({name}.svg)\n"
 
 
@@ -101,7 +106,7 @@ def _memory(question: str, remembered: Remembered) -> Iterable[str]:
         return
     yield f"Asked for `{question}`, the store answers:\n"
     for negative, _ in remembered:
-        yield f"- **{negative.claim}**: {negative.observed} ({negative.reason}). Reopen if: {negative.reopen_if}"
+        yield f"- {negative.claim}. **No longer assumed**: {negative.reason}. Reopen if: {negative.reopen_if}."
     yield ""
 
 

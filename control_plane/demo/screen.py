@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import shorten
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -25,6 +27,9 @@ STAGES = (
     ("go on with the fix from the last good checkpoint, and look whether it holds", "20 s"),
     ("store what was ruled out, and write the report", "1 s"),
 )
+_LOG_WIDTH = 140
+_NUM_SUSPECTS = 8
+_MAX_WORDS = 110  # characters of a remembered claim
 _SHOWN = {"lm_loss": "loss {:.2f}", "max_vio": "MaxVio {:.2f}", "tokens_per_second": "{:,.0f} tokens/s"}
 _STYLES = {"finding": "bold", "approval": "bold yellow"}
 
@@ -33,10 +38,11 @@ class Screen:
     """Everything that is printed goes through here."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        width = None if sys.stderr.isatty() else _LOG_WIDTH
+        self.console = Console(stderr=True, highlight=False, markup=False, width=width)
 
     def say(self, text: str, style: str = "") -> None:
-        self.console.print(text, style=style, markup=False)
+        self.console.print(text, style=style, soft_wrap=True)
 
     def plan(self, title: str, folder: str) -> None:
         """What will happen, with the seconds it takes."""
@@ -44,7 +50,7 @@ class Screen:
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2))
         for number, (stage, seconds) in enumerate(STAGES, start=1):
             table.add_row(f"  {number}.", stage, seconds)
-        self.console.print(table, markup=False)
+        self.console.print(table)
         self.say(f"No key is needed and nothing leaves this machine. Everything lies in {folder}.")
 
     def stage(self, text: str) -> None:
@@ -71,11 +77,13 @@ class Screen:
     def suspects(self, suspects: Sequence[Suspect]) -> None:
         """Ranked, with what became of each."""
         table = Table("", "suspect", "kind", "status", "why", box=None, pad_edge=False, header_style="bold")
-        for suspect in suspects:
+        for suspect in suspects[:_NUM_SUSPECTS]:
             status = str(suspect.status or "open")
             style = {"proven": "bold green", "refuted": "dim strike"}.get(status, "")
             table.add_row(f"{suspect.rank}", suspect.title, suspect.cause_kind, status, suspect.reason, style=style)
         self.console.print(table)
+        if len(suspects) > _NUM_SUSPECTS:
+            self.say(f"    and {len(suspects) - _NUM_SUSPECTS} more, all in the report", "dim")
 
     def reruns(self, diagnostics: Sequence[Diagnostic]) -> None:
         """What was run again, and how much of the anomaly each showed."""
@@ -96,7 +104,8 @@ class Screen:
         """What the store answers."""
         self.say(f"  asked: {question}")
         for negative, _ in remembered:
-            self.say(f"  yes: {negative.claim}: {negative.observed}; reopen if {negative.reopen_if}")
+            self.say(f"  yes: {shorten(negative.claim, _MAX_WORDS, placeholder=' ...')}")
+            self.say(f"       {negative.reason}", "dim")
         if not remembered:
             self.say("  no: nothing like it was ruled out in this project")
 

@@ -7,11 +7,12 @@ import time
 from dataclasses import dataclass, replace
 
 from context_store.records import Project
-from contracts.enums import InvestigationState, ProposalState
+from contracts.enums import InvestigationState, ProposalState, Verdict
 from control_plane.demo.approval import decide
 from control_plane.demo.faults import Fault
 from control_plane.demo.history import History, lay_out
 from control_plane.demo.home import DemoHome, Truth
+from control_plane.demo.innocent import INNOCENT
 from control_plane.demo.outcome import Answer, as_object, is_right, read_answer
 from control_plane.demo.pair import LAST_STEP, MAIN, PILOT, train_pair
 from control_plane.demo.report import OWN_RUN, write_report
@@ -151,9 +152,10 @@ class Demo:
         return dumps(as_object(self._choice.fault.name, answer, truth, seconds))
 
     def _question(self, case_id: str) -> str:
-        """What a colleague might ask next: the first change that was ruled out, else something that never was."""
-        ruled_out = self._store.negatives.list(investigation_id=case_id) if case_id else []
-        return ruled_out[0].claim if ruled_out else "learning rate of attention"
+        """What a colleague might ask next: a change that was ruled out here, else one of the history."""
+        suspects = self._store.knowledge.suspects(case_id) if case_id else []
+        refuted = [suspect.title for suspect in suspects if suspect.status == Verdict.REFUTED]
+        return refuted[0] if refuted else INNOCENT[-1].subject
 
     def _newest_activity(self) -> int:
         """Messages of earlier attempts are not repeated."""

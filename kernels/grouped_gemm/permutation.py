@@ -17,16 +17,16 @@ from kernels.backend import require
 class Permutation:
     """Where every (token, choice) pair lies once pairs are sorted by expert, stably.
 
-    pairs_T    int64: pair index n * K + k of each sorted row
-    tokens_T   int64: token of each sorted row
-    rows_NK    int64: sorted row of each pair
-    offsets_E  int32: one past the last sorted row of each expert; rows from offsets_E[-1] on belong to no expert
+    pairs    [T] int64: pair index n * K + k of each sorted row
+    tokens   [T] int64: token of each sorted row
+    rows     [N, K] int64: sorted row of each pair
+    offsets  [E] int32: one past the last sorted row of each expert; rows from offsets[-1] on belong to no expert
     """
 
-    pairs_T: Tensor
-    tokens_T: Tensor
-    rows_NK: Tensor
-    offsets_E: Tensor
+    pairs: Tensor
+    tokens: Tensor
+    rows: Tensor
+    offsets: Tensor
 
 
 def sort_by_expert(experts_NK: Tensor, num_experts: int) -> Permutation:
@@ -46,8 +46,8 @@ def sort_by_expert(experts_NK: Tensor, num_experts: int) -> Permutation:
     rows_T = torch.empty_like(pairs_T)
     rows_T[pairs_T] = torch.arange(len(pairs_T), device=pairs_T.device)
     return Permutation(
-        pairs_T=pairs_T,
-        tokens_T=pairs_T // max(num_choices, 1),
-        rows_NK=rows_T.view(num_tokens, num_choices),
-        offsets_E=offsets_E,
+        pairs=pairs_T,
+        tokens=pairs_T // max(num_choices, 1),
+        rows=rows_T.view(num_tokens, num_choices),
+        offsets=offsets_E,
     )

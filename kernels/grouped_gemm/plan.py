@@ -1,17 +1,19 @@
 """How a ragged grouped GEMM is carried out on a CPU: a small cost model, and nothing but a function of the loads.
 
-Three ways exist. *Equal* groups are one batched product on views. A *block* gathers the rows of small groups, padded to
-a common capacity, into one batched product. *Large* groups are products of their own, in place. The plan never looks
-at history or at a clock: the same loads always give the same plan, so a resumed run stays bitwise equal.
+Four ways exist. *Equal* groups are one batched product on views. A *block* gathers the rows of small groups, padded to
+a common capacity, into one batched product. A *separate* group is a product of its own, by torch or by MKL (mkl.py).
+Float32 groups that are not equal go through torch's own loop, which nothing here beats. The plan never looks at
+history or at a clock: the same loads always give the same plan, so a resumed run stays bitwise equal.
 
-Why not simply one product per group: oneDNN builds a primitive for every new bf16 shape (about 1 ms, against 50 us for
-a product it knows), and a trained router never repeats its loads. So bf16 row counts are rounded to `step`.
+Why not one torch product per group: oneDNN builds a primitive for every new bf16 shape (1 to 5 ms, against 50 us for a
+product it knows), and a trained router never repeats its loads. So bf16 row counts are rounded to `step`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,94 +21,110 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernels import mkl
+
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Costs of one kind of CPU for one dtype, in seconds; measured by `python -m kernels.grouped_gemm.bench --costs`.
+    """Costs of bf16 products on one kind of CPU, in seconds (kernels/grouped_gemm/bench.py prints them).
 
-    call_s       one product of its own, beyond its arithmetic
-    batch_s      one more group in a batched product, beyond its arithmetic
-    weight_s     one more weight element read and packed
-    flop_s       one multiply-add pair's two operations
-    copy_s       one byte copied by a row gather
-    step         row counts of separate products are multiples of this
+    torch_s, torch_flop_s   a product of its own by torch: per call, per multiplication and addition
+    mkl_s, mkl_flop_s       the same by MKL, with the conversion to bf16 per element in mkl_out_s; infinite without MKL
+    weight_s, batch_flop_s  a batched product: per weight element of a group, per multiplication and addition
+    copy_s                  one element copied by a row gather
     """
 
-    call_s: float
-    batch_s: float
+    torch_s: float
+    torch_flop_s: float
+    mkl_s: float = math.inf
+    mkl_flop_s: float = 0.0
+    mkl_out_s: float = 0.0
     weight_s: float
-    flop_s: float
+    batch_flop_s: float
     copy_s: float
-    step: int
+
+    def separate(self, loads_E: Ints, inner: int, outer: int) -> tuple[NDArray[np.float64], Flags]:
+        """Seconds of each group's own forward product, and where MKL is the faster way."""
+        flops_E = 2.0 * loads_E * inner * outer
+        torch_E = self.torch_s + flops_E * self.torch_flop_s
+        mkl_E = self.mkl_s + flops_E * self.mkl_flop_s + loads_E * outer * self.mkl_out_s
+        return np.minimum(torch_E, mkl_E), mkl_E < torch_E
 
 
-AMX_BF16 = Machine(call_s=30e-6, batch_s=1e-6, weight_s=0.12e-9, flop_s=0.9e-12, copy_s=0.08e-9, step=32)
-AVX512_BF16 = Machine(call_s=20e-6, batch_s=1e-6, weight_s=0.10e-9, flop_s=2.2e-12, copy_s=0.08e-9, step=32)
-PLAIN_BF16 = Machine(call_s=20e-6, batch_s=1e-6, weight_s=0.10e-9, flop_s=15e-12, copy_s=0.08e-9, step=32)
-FLOAT32 = Machine(call_s=4e-6, batch_s=1e-6, weight_s=0.05e-9, flop_s=7.5e-12, copy_s=0.08e-9, step=1)
+AMX = Machine(
+    torch_s=45e-6, torch_flop_s=0.8e-12, weight_s=0.13e-9, batch_flop_s=0.9e-12, copy_s=0.2e-9,
+    mkl_s=16e-6, mkl_flop_s=1.9e-12, mkl_out_s=0.3e-9,
+)  # fmt: skip
+AVX512_BF16 = Machine(torch_s=20e-6, torch_flop_s=2.2e-12, weight_s=0.1e-9, batch_flop_s=2.2e-12, copy_s=0.2e-9)
+NO_BF16 = replace(AVX512_BF16, torch_flop_s=15e-12, batch_flop_s=15e-12)
+STEP = 32
 
 
 @lru_cache(maxsize=1)
-def _bf16_machine() -> Machine:
+def this_machine() -> Machine:
+    """The costs that hold here."""
     if torch.cpu._is_amx_tile_supported():
-        return AMX_BF16
-    return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else PLAIN_BF16
+        return AMX if mkl.available() else replace(AMX, mkl_s=math.inf)
+    return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else NO_BF16
 
 
-def machine_for(dtype: torch.dtype) -> Machine:
-    """Costs on this CPU."""
-    return _bf16_machine() if dtype == torch.bfloat16 else FLOAT32
+def round_up(values: Ints, step: int) -> Ints:
+    return -(-values // step) * step
 
 
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
+def choose_capacity(loads_E: Ints, inner: int, outer: int, *, gathered: bool) -> int:
+    """Capacity of the block: groups of at most so many rows go through it; 0: no block.
 
-
-def choose_capacity(loads_E: Ints, inner: int, outer: int, *, itemsize: int, machine: Machine, gathered: bool) -> int:
-    """Capacity of the block: groups of at most so many rows go through it, 0 for none.
-
-    Minimises the predicted time of forward, dgrad and wgrad. `gathered`: rows are copied into place anyhow (the fused
-    expert MLP), so that a block costs no copies of its own.
+    Minimises the predicted time of forward, dgrad and wgrad. `gathered`: rows are copied into place anyhow, so that
+    the block costs no copies of its own.
     """
+    machine, num_groups, weights = this_machine(), len(loads_E), inner * outer
+    separate_E, _ = machine.separate(loads_E, inner, outer)
+    separate_E = np.where(loads_E > 0, separate_E, 0.0)
+    best, best_cost = 0, 3 * float(separate_E.sum())
     largest = int(loads_E.max(initial=0))
-    fine = [c for c in (8, 16) if c >= largest]
-    candidates = [0, *fine, *range(machine.step if machine.step > 1 else 16, round_up(max(largest, 1), 32) + 32, 32)]
-    weights = inner * outer
-    costs = []
-    for capacity in candidates:
-        large_E = loads_E[loads_E > capacity]
-        rows = int(loads_E.sum() - large_E.sum())
-        padded_E = -(-large_E // machine.step) * machine.step
-        cost = 3 * (len(large_E) * machine.call_s + int(padded_E.sum()) * 2 * weights * machine.flop_s)
-        if capacity:
-            each = machine.batch_s + weights * (machine.weight_s + 2 * capacity * machine.flop_s)
-            cost += 3 * (machine.call_s + len(loads_E) * each)
-            moved = 0 if gathered else 2 * (inner + outer) * (rows + len(loads_E) * capacity) * itemsize
-            cost += moved * machine.copy_s
-        costs.append(cost)
-    return candidates[int(np.argmin(costs))]
+    for capacity in (8, 16, *range(STEP, largest + STEP, STEP)):
+        small_E = loads_E <= capacity
+        each = weights * (machine.weight_s + 2 * capacity * machine.batch_flop_s)
+        cost = 3 * (float(separate_E[~small_E].sum()) + machine.torch_s + num_groups * each)
+        if not gathered:
+            cost += 2 * (inner + outer) * machine.copy_s * (int(loads_E[small_E].sum()) + num_groups * capacity)
+        if cost < best_cost:
+            best, best_cost = capacity, cost
+    return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Separate:
+    """A group with a product of its own: rows [start, stop), by MKL or by torch."""
+
+    group: int
+    start: int
+    stop: int
+    by_mkl: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Block:
     """Rows gathered for one batched product of `capacity` rows a group.
 
-    source_R   sorted row of each block row, an arbitrary one at pads
-    pads_P     block rows that hold nothing
-    rows_S     sorted rows whose result comes from the block, ascending
-    places_S   their block rows
+    source   [R] sorted row of each block row, an arbitrary one at pads
+    pads     [P] block rows that hold nothing
+    rows     [S] sorted rows whose result comes from the block, ascending
+    places   [S] their block rows
     """
 
     capacity: int
-    source_R: Tensor
-    pads_P: Tensor
-    rows_S: Tensor
-    places_S: Tensor
+    source: Tensor
+    pads: Tensor
+    rows: Tensor
+    places: Tensor
 
 
-def build_block(starts_E: Ints, counts_E: Ints, capacity: int, *, results_E: NDArray[np.bool_]) -> Block:
+def build_block(starts_E: Ints, counts_E: Ints, capacity: int, *, results_E: Flags) -> Block:
     """Gather counts[e] rows from starts[e] for every group; `results_E` marks the groups whose result is used."""
     slots_C = np.arange(capacity)
     real_EC = slots_C < counts_E[:, None]
@@ -114,114 +132,60 @@ def build_block(starts_E: Ints, counts_E: Ints, capacity: int, *, results_E: NDA
     used_EC = real_EC & results_E[:, None]
     return Block(
         capacity=capacity,
-        source_R=torch.from_numpy(source_EC.ravel()),
-        pads_P=torch.from_numpy(np.flatnonzero(~real_EC)),
-        rows_S=torch.from_numpy(source_EC[used_EC]),
-        places_S=torch.from_numpy(np.flatnonzero(used_EC)),
+        source=torch.from_numpy(source_EC.ravel()),
+        pads=torch.from_numpy(np.flatnonzero(~real_EC)),
+        rows=torch.from_numpy(source_EC[used_EC]),
+        places=torch.from_numpy(np.flatnonzero(used_EC)),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SortedPlan:
-    """A plan on rows that lie sorted in memory and stay there.
+class Plan:
+    """What is done with rows that lie sorted by group.
 
-    equal         every group has this many rows (0: they differ)
-    block         small groups, and of large ones the rows beyond a multiple of step; None: no group needs it
-    in_block      results of small groups come from the block (else the block serves wgrad only)
-    large         (group, start, stop) of the groups with a product of their own, ascending
-    empty         groups without rows, when there is no block to give their wgrad
-    num_rows      rows that belong to a group
+    num_rows     rows that belong to a group
+    equal        every group has this many rows (0: they differ)
+    torch_loop   torch's own loop does everything
+    block        None, or the rows of small groups and (without MKL) the rows of separate groups beyond a multiple of
+                 STEP, which wgrad needs there
+    block_rows   results of small groups come from the block (else it serves wgrad only)
+    separate     groups with a product of their own, ascending
+    exact        wgrad takes separate groups whole (MKL); else in a part from the block and a multiple of STEP
     """
 
-    equal: int
-    block: Block | None
-    in_block: bool
-    large: tuple[tuple[int, int, int], ...]
-    empty: tuple[int, ...]
     num_rows: int
-    step: int
+    equal: int = 0
+    torch_loop: bool = False
+    block: Block | None = None
+    block_rows: bool = False
+    separate: tuple[Separate, ...] = ()
+    exact: bool = True
 
 
 @lru_cache(maxsize=64)
-def sorted_plan(loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype) -> SortedPlan:
-    """The plan for [T, inner] x [E, inner, outer]; cached because forward and backward, and layers, share it."""
-    machine = machine_for(dtype)
+def make_plan(loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype) -> Plan:
+    """The plan for [T, inner] x [E, inner, outer]; cached because forward, backward and layers share it."""
+    num_rows = sum(loads)
+    if len(set(loads)) == 1 and loads[0]:
+        return Plan(num_rows=num_rows, equal=loads[0])
+    if dtype != torch.bfloat16:
+        return Plan(num_rows=num_rows, torch_loop=True)
     loads_E = np.array(loads, dtype=np.int64)
-    num_rows = int(loads_E.sum())
-    equal = loads[0] if loads and len(set(loads)) == 1 else 0
-    capacity = 0
-    if not equal:
-        capacity = choose_capacity(
-            loads_E, inner, outer, itemsize=dtype.itemsize, machine=machine, gathered=False
-        )
-    starts_E = np.concatenate([[0], np.cumsum(loads_E)[:-1]]).astype(np.int64)
+    starts_E = np.cumsum(loads_E) - loads_E
+    capacity = choose_capacity(loads_E, inner, outer, gathered=False)
     small_E = loads_E <= capacity
-    rest_E = np.where(small_E, loads_E, loads_E % machine.step)
+    exact = this_machine().mkl_s < math.inf
+    rest_E = np.where(small_E, loads_E, 0 if exact else loads_E % STEP)
     block = None
-    if not equal and (capacity or rest_E.any()):
-        counted = capacity or machine.step
-        block = build_block(starts_E + np.where(small_E, 0, loads_E - rest_E), rest_E, counted, results_E=small_E)
-    large = [int(e) for e in np.flatnonzero(~small_E)] if not equal else []
-    return SortedPlan(
-        equal=equal,
-        block=block,
-        in_block=capacity > 0,
-        large=tuple((e, int(starts_E[e]), int(starts_E[e] + loads_E[e])) for e in large),
-        empty=() if block else tuple(int(e) for e in np.flatnonzero(loads_E == 0)),
-        num_rows=num_rows,
-        step=machine.step,
+    if capacity or rest_E.any():
+        first_E = starts_E + np.where(small_E, 0, loads_E - rest_E)
+        block = build_block(first_E, rest_E, max(capacity, 0 if exact else STEP), results_E=small_E)
+    _, by_mkl_E = this_machine().separate(loads_E, inner, outer)
+    separate = tuple(
+        Separate(group=e, start=int(starts_E[e]), stop=int(starts_E[e] + loads_E[e]), by_mkl=bool(by_mkl_E[e]))
+        for e in np.flatnonzero(~small_E).tolist()
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Layout:
-    """A plan on rows gathered into a buffer of their own: the block, then large groups, each padded to `step`.
-
-    block_rows  capacity * groups
-    large       (group, start, stop) in buffer rows
-    source_R    sorted row of each buffer row, an arbitrary one at pads
-    pads_P      buffer rows that hold nothing; the last buffer row is always one
-    place_T     buffer row of each sorted row; rows of no group point at the last buffer row
-    """
-
-    capacity: int
-    block_rows: int
-    large: tuple[tuple[int, int, int], ...]
-    source_R: Tensor
-    pads_P: Tensor
-    place_T: Tensor
-
-
-@lru_cache(maxsize=64)
-def buffer_layout(loads: tuple[int, ...], total_rows: int, inner: int, outer: int, dtype: torch.dtype) -> Layout:
-    """The layout for an expert MLP of two products with [inner, outer]-sized weights."""
-    machine = machine_for(dtype)
-    loads_E = np.array(loads, dtype=np.int64)
-    capacity = choose_capacity(loads_E, inner, outer, itemsize=dtype.itemsize, machine=machine, gathered=True)
-    starts_E = np.concatenate([[0], np.cumsum(loads_E)[:-1]]).astype(np.int64)
-    small_E = loads_E <= capacity
-    spans_E = np.where(small_E, capacity, -(-loads_E // machine.step) * machine.step)
-    places_E = np.where(small_E, np.arange(len(loads_E)) * capacity, 0)
-    block_rows = capacity * len(loads_E)
-    large, cursor = [], block_rows
-    for e in np.flatnonzero(~small_E):
-        places_E[e] = cursor
-        cursor += int(spans_E[e])
-        large.append((int(e), int(places_E[e]), cursor))
-    group_T = np.repeat(np.arange(len(loads_E)), loads_E)
-    sorted_T = np.arange(len(group_T))
-    place_T = np.full(total_rows, cursor, dtype=np.int64)
-    place_T[: len(group_T)] = places_E[group_T] + sorted_T - starts_E[group_T]
-    source_R = np.full(cursor + 1, -1, dtype=np.int64)
-    source_R[place_T[: len(group_T)]] = sorted_T
-    return Layout(
-        capacity=capacity,
-        block_rows=block_rows,
-        large=tuple(large),
-        source_R=torch.from_numpy(np.maximum(source_R, 0)),
-        pads_P=torch.from_numpy(np.flatnonzero(source_R < 0)),
-        place_T=torch.from_numpy(place_T),
-    )
+    return Plan(num_rows=num_rows, block=block, block_rows=capacity > 0, separate=separate, exact=exact)
 
 
 def loads_of(offsets: Sequence[int]) -> tuple[int, ...]:

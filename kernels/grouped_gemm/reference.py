@@ -31,11 +31,11 @@ def expert_mlp(
     The formula is SwiGLU (Shazeer 2020, arXiv 2002.05202); intermediate results stay in the accumulation type.
     """
     wide = accumulation_dtype(x_ND)
-    sorted_TD = x_ND[permutation.tokens_T].to(wide)
-    gate_up_TF2 = grouped_gemm(sorted_TD, w_gate_up_EDF2.to(wide), permutation.offsets_E)
+    sorted_TD = x_ND[permutation.tokens].to(wide)
+    gate_up_TF2 = grouped_gemm(sorted_TD, w_gate_up_EDF2.to(wide), permutation.offsets)
     gate_TF, up_TF = gate_up_TF2.chunk(2, dim=-1)
-    out_TD = grouped_gemm(functional.silu(gate_TF) * up_TF, w_down_EFD.to(wide), permutation.offsets_E)
-    out_NKD = out_TD[permutation.rows_NK]
-    dropped_NK1 = (permutation.rows_NK >= permutation.offsets_E[-1]).unsqueeze(-1)
+    out_TD = grouped_gemm(functional.silu(gate_TF) * up_TF, w_down_EFD.to(wide), permutation.offsets)
+    out_NKD = out_TD[permutation.rows]
+    dropped_NK1 = (permutation.rows >= permutation.offsets[-1]).unsqueeze(-1)
     weighted_NKD = torch.where(dropped_NK1, 0.0, out_NKD * gates_NK.to(wide).unsqueeze(-1))
     return weighted_NKD.sum(dim=1).to(x_ND.dtype)

@@ -59,7 +59,7 @@ def detect(store: Store, run_id: str) -> list[Finding]:
     groups = group_findings(view, [finding for detector in DETECTORS for finding in detector(view)])
     for group in groups:
         for order, finding in enumerate(group):
-            _store_anomaly(store, run_id, finding, order)
+            _store_anomaly(store, view, finding, order)
     return [finding for group in groups for finding in group]
 
 
@@ -80,7 +80,7 @@ def open_case(store: Store, run_id: str, findings: Sequence[Finding], at: float)
         return None
     view = view_run(store, run_id, names=())
     group = group_findings(view, findings)[0]
-    ids = [_store_anomaly(store, run_id, finding, order).id for order, finding in enumerate(group)]
+    ids = [_store_anomaly(store, view, finding, order).id for order, finding in enumerate(group)]
     segment = view.segment_at(group[0].onset[1])
     key = f"{run_id}:{segment.number if segment else group[0].onset[0]}"
     case_id = f"case-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
@@ -95,7 +95,8 @@ def load_case(store: Store, case_id: str) -> Case:
     found = store.knowledge.anomalies(investigation_id=case_id)
     anomalies = tuple(sorted(found, key=lambda a: (a.probe.get("order", 0), a.id)))
     probe = Probe.from_json(anomalies[0].probe)
-    view = view_run(store, run.id, names=tuple(dict.fromkeys((*probe.series, *GUARDS))))
+    names = tuple(dict.fromkeys((*probe.series, *GUARDS)))
+    view = view_run(store, run.id, names=names, upto_segment=anomalies[0].probe.get("segment"))
     scene = find_scene(store, view, anomalies[0].onset)
     return Case(
         investigation=investigation,
@@ -148,16 +149,19 @@ def _belongs(view: RunView, finding: Finding, other: Finding) -> bool:
     return same_segment or finding.onset[0] - other.onset[1] <= _NEAR
 
 
-def _store_anomaly(store: Store, run_id: str, finding: Finding, order: int) -> Anomaly:
+def _store_anomaly(store: Store, view: RunView, finding: Finding, order: int) -> Anomaly:
+    """`probe` also keeps the order inside its case and the segment in which it began."""
+    segment = view.segment_at(finding.onset[1])
+    place = {"order": order, "segment": segment.number if segment else None}
     return store.knowledge.put_anomaly(
         Anomaly(
-            run_id=run_id,
+            run_id=view.run_id,
             kind=finding.kind,
             series=finding.series,
             onset=finding.onset,
             severity=finding.severity,
             statement=finding.statement,
-            evidence=finding.evidence or (EvidenceRef(kind="run", id=run_id),),
-            probe={**finding.probe.to_json(), "order": order},
+            evidence=finding.evidence or (EvidenceRef(kind="run", id=view.run_id),),
+            probe={**finding.probe.to_json(), **place},
         )
     )

@@ -124,7 +124,7 @@ def _onset(steps: Steps, deviation: Floats, at: int) -> tuple[int, int]:
 
 
 def probe_at(view: RunView, names: tuple[str, ...], reading: Reading, place: Place, since: int) -> Probe:
-    """A probe on `names` as they were before and after a place. `names` are series of the run with points on both sides."""
+    """A probe on `names`, series of the run with points on both sides, as they were before and after a place."""
     normal, anomalous, noise = [], [], []
     for name in names:
         steps, values = view.series(name)

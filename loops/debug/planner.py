@@ -151,6 +151,8 @@ def _circumstances_alone(facts: Facts) -> Step:
     if missing := _unseen(facts, tests):
         return missing
     cured = [option for option, test in zip(_circumstances(facts), tests, strict=True) if _is_absent(facts, test)]
+    if not cured and not facts.changes:
+        return _cannot("nothing that Lathe can see had changed when it began")
     if not cured:
         return _cannot("the last good code shows the anomaly too, so its cause is not among these changes")
     placebo = _placebo(facts, frozenset())
@@ -176,17 +178,14 @@ def _baseline(facts: Facts) -> On:
 def _search(facts: Facts, baseline: On) -> Step:
     """Single reverts in the order of suspicion, then halving; the first change that cures is to be confirmed."""
     candidates = [option.key for option in facts.changes if option.key not in baseline]
-    num_refuted = 0
-    for key in candidates:
+    for tried, key in enumerate(candidates):
         result = facts.at(facts.everything - {key})
         if result is Seen.ABSENT:
             return _confirm(facts, baseline, key)
         if result is None:
-            left = len(candidates) - num_refuted
-            if num_refuted >= MAX_SINGLES and left > MAX_SINGLES:
+            if tried >= MAX_SINGLES and len(candidates) - tried > MAX_SINGLES:
                 break
             return _with_placebo(facts, [_revert(facts, key)], key)
-        num_refuted += 1
     return _halve(facts, baseline)
 
 
@@ -349,7 +348,7 @@ def _fresh(facts: Facts, baseline: On) -> list[Experiment]:
 
 
 def _placebo(facts: Facts, cause: On) -> tuple[Experiment, ...] | str | None:
-    """An innocent change whose revert left the anomaly; the re-run that is still to tell; or None when there is none."""
+    """An innocent change whose revert left the anomaly, or the re-run that is to tell, or None when there is none."""
     tried = [(key, facts.at(facts.everything - {key})) for key in facts.placebos if key not in cause]
     shown = [key for key, result in tried if result is Seen.PRESENT]
     if shown:
@@ -372,7 +371,8 @@ def _circumstances(facts: Facts) -> tuple[Option, ...]:
 
 
 def _unseen(facts: Facts, experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
-    return tuple(experiment for experiment in experiments if facts.seen(experiment.identity) is None)
+    first = {experiment.identity: experiment for experiment in reversed(tuple(experiments))}
+    return tuple(e for e in reversed(first.values()) if facts.seen(e.identity) is None)
 
 
 def _is_absent(facts: Facts, experiment: Experiment) -> bool:

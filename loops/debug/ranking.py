@@ -28,7 +28,8 @@ _WEIGHT = {
 }
 _EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
 _CONSEQUENCE = 0.5  # weight of the findings after the first
-_BASE, _SCOPE, _MODULE = 0.1, 0.4, 0.2
+_BASE, _SCOPE, _MODULE, _EXPLAINS = 0.1, 0.4, 0.2, 0.4
+_FEW_LAYERS = 4
 _SAME_TEXT = 12  # negative results looked at for one factor
 
 
@@ -59,8 +60,9 @@ def _rank_one(store: Store, scene: Scene, factor: Factor, anomalies: Sequence[An
     link, topics = _link(words, anomalies)
     layers, modules = _named_layers(factor, anomalies), _named_modules(words, anomalies)
     known = _known_exclusions(store, scene, factor, anomalies[0])
-    match = _BASE + link + _SCOPE * bool(layers) + _MODULE * bool(modules)
-    score = match / (_BASE + 1.0 + _SCOPE + _MODULE) * _WEIGHT[factor.substance]
+    explained = _explained(words, factor, scene)
+    match = _BASE + link + _SCOPE * bool(layers) + _MODULE * bool(modules) + _EXPLAINS * bool(explained)
+    score = match / (_BASE + 1.0 + _SCOPE + _MODULE + _EXPLAINS) * _WEIGHT[factor.substance]
     score *= (1.0 if factor.is_new else _EARLIER) * (1.0 if factor.testable else _UNTESTABLE)
     score *= _EXCLUDED_BEFORE if known else 1.0
     reasons = [
@@ -70,6 +72,7 @@ def _rank_one(store: Store, scene: Scene, factor: Factor, anomalies: Sequence[An
     ]
     reasons += [f"names layer {', '.join(layers)}"] if layers else []
     reasons += [f"names {', '.join(modules)}"] if modules else []
+    reasons += [f"may be why {explained}"] if explained else []
     reasons += [f"excluded before: {negative.reason}" for negative in known[:1]]
     return Ranked(factor=factor, score=score, reason="; ".join(reasons), excluded_by=known)
 
@@ -99,12 +102,24 @@ def _link(words: set[str], anomalies: Sequence[Anomaly]) -> tuple[float, list[st
 
 
 def _named_layers(factor: Factor, anomalies: Sequence[Anomaly]) -> list[str]:
-    """Layer numbers of a layer-specific anomaly that appear as literals in the changed lines."""
+    """The layers of a layer-specific anomaly, when a change that speaks of layers has all of them as literals."""
     layers = {layer for name in anomalies[0].series if (layer := SeriesName.parse(name).layer) is not None}
-    if not layers or len(layers) > 4:
-        return []
     text = " ".join(line for hunk in factor.hunks for line in changed_lines(hunk)[1])
-    return sorted({found for found in re.findall(r"(?<![\w.])\d+(?![\w.])", text) if int(found) in layers})
+    literals = {int(found) for found in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
+    if not layers or len(layers) > _FEW_LAYERS or not layers <= literals or "layer" not in text.lower():
+        return []
+    return [str(layer) for layer in sorted(layers)]
+
+
+def _explained(words: set[str], factor: Factor, scene: Scene) -> str:
+    """An effective change that no declared field says, when this change is about what decides it; else ""."""
+    if not factor.is_new or list(Substance).index(factor.substance) < list(Substance).index(Substance.SMALL_NUMBER):
+        return ""
+    for change in scene.effective:
+        deciding = {topic.name for topic in topics_of([change.key.partition(".")[0]])}
+        if deciding & {topic.name for topic in topics_of(words)}:
+            return f"{change.key} is {change.after}, was {change.before}"
+    return ""
 
 
 def _named_modules(words: set[str], anomalies: Sequence[Anomaly]) -> list[str]:

@@ -16,7 +16,7 @@ from loops.debug.case import Case, references
 from loops.debug.experiments import FRESH_STEPS, payload_of
 from loops.debug.measure import Reading, Window, magnitude, readings
 from loops.debug.planner import Identity, Seen
-from loops.debug.view import view_run
+from loops.debug.view import read_matrix, view_run
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def read_rerun(store: Store, case: Case, diagnostic: Diagnostic, control: Diagno
 
 
 def read_pairs(store: Store, case: Case, pairs: Sequence[tuple[Diagnostic, Diagnostic]]) -> Floats:
-    """Measure of (faulty - good) of each seed pair, in units of this run's anomaly; pairs that cannot be read are left out."""
+    """Measure of (faulty - good) of each seed pair that can be read, in units of this run's anomaly."""
     found = []
     for faulty, good in pairs:
         sides = [_readings(store, case, d.run_id, _FRESH) for d in (faulty, good)]
@@ -102,7 +102,8 @@ def exactness(store: Store, case: Case, run_id: str) -> Exactness:
     assert case.scene is not None
     lo, hi = case.scene.segment.start_step + 1, case.window.hi
     names = [n for n in store.series.names(run_id) if not n.startswith(_WALL_CLOCK)]
-    mine, theirs = (store.series.matrix(r, names, lo=lo, hi=hi) for r in (run_id, case.run_id))
+    mine = store.series.matrix(run_id, names, lo=lo, hi=hi)
+    theirs = read_matrix(store, case.run_id, names, lo=lo, hi=hi, upto_segment=case.scene.segment.number)
     shared, i, j = np.intersect1d(mine.steps, theirs.steps, return_indices=True)
     equal = (mine.present[:, i] == theirs.present[:, j]) & (
         (mine.values[:, i] == theirs.values[:, j]) | (np.isnan(mine.values[:, i]) & np.isnan(theirs.values[:, j]))

@@ -3,17 +3,18 @@ an innocent-looking change is examined last, not never."""
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import PurePosixPath
 
 from context_store.records import Hunk
 
-_TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\d[\w.]*(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|[^\s\w]")
+_TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|[^\s\w]")
 _NUMBER = re.compile(r"^\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?$")
-_CODE_MARK = re.compile(r"[=()\[\]{}@]|^\s*(?:return|if|else|elif|for|while|import|from|def|class|raise|with|pass)\b")
+_QUOTED = re.compile(r"[\"']")
 _QUIET_FOLDERS = frozenset({"tests", "test", "docs", "doc"})
 _QUIET_SUFFIXES = frozenset({".md", ".rst", ".txt"})
 _LOGGING = re.compile(r"\b(?:print|log|logger|logging|console|report|log_line)\b|_log\b")
@@ -90,10 +91,16 @@ def _differs_in(
 
 
 def _is_code(line: str) -> bool:
-    stripped = line.strip()
-    if not stripped or stripped.startswith(("#", '"""', "'''")):
+    """False for blank lines, comments and prose: in Python two plain words never stand side by side."""
+    stripped = _strip_comment(line).strip()
+    if not stripped or stripped.startswith(('"""', "'''")):
         return False
-    return bool(_CODE_MARK.search(_strip_comment(line))) or not re.search(r"\w\s+\w+\s+\w", stripped)
+    words = [token for token in _TOKEN.findall(stripped) if not _QUOTED.match(token)]
+    return not any(_is_plain(left) and _is_plain(right) for left, right in pairwise(words))
+
+
+def _is_plain(token: str) -> bool:
+    return (token.isidentifier() and not keyword.iskeyword(token)) or bool(_NUMBER.match(token))
 
 
 def _strip_comment(line: str) -> str:

@@ -60,6 +60,15 @@ class Scene:
     factors: tuple[Factor, ...]
 
     @property
+    def effective(self) -> tuple[ConfigChange, ...]:
+        """What was really used otherwise than before, though no declared field says so."""
+        if self.before is None:
+            return ()
+        declared = {change.key for change in diff_config(self.before.declared, self.segment.declared)}
+        changes = diff_config(self.before.effective, self.segment.effective)
+        return tuple(change for change in changes if change.status == "changed" and change.key not in declared)
+
+    @property
     def faulty(self) -> str:
         """Commit in force at the onset."""
         return self.segment.code_version

@@ -10,7 +10,7 @@ import numpy as np
 
 from context_store import Store
 from context_store.records import Diagnostic, VerdictRecord
-from contracts.enums import CauseKind, DiagnosticKind, Scope, Verdict
+from contracts.enums import CauseKind, Scope, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.executed import files_differ, ran_lines
@@ -86,7 +86,9 @@ def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decisi
     if not exact.is_exact and replay.measure is None:
         lacks.append("the replay could not be compared with the recorded run")
     if effect < 1.0 - PRESENT or effect < _NOISE_FACTOR * noise:
-        lacks.append(f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}")
+        lacks.append(
+            f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}"
+        )
     lacks += [] if circumstance or revert is None else _not_executed(store, case, facts, cause, replay, runs)
     return Proof(exact=exact, noise=noise, effect=effect, interval=interval, lacks=tuple(lacks))
 
@@ -172,9 +174,7 @@ def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> V
     )
 
 
-def _fresh_verdict(
-    store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decision
-) -> VerdictRecord | None:
+def _fresh_verdict(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decision) -> VerdictRecord | None:
     """Does the same code show it from random weights with other seeds? Says so only from five pairs on."""
     sides = [(runs.of(facts.everything, seed=s), runs.of(decision.baseline, seed=s)) for s in facts.fresh_seeds]
     pairs = [(faulty, good) for faulty, good in sides if faulty is not None and good is not None]
@@ -200,8 +200,3 @@ def _fresh_verdict(
         would_overturn="more seed pairs whose mean difference is zero",
         evidence=tuple(EvidenceRef(kind="run", id=d.run_id) for pair in pairs for d in pair),
     )
-
-
-def diagnostics_of(kind: DiagnosticKind, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Those of one kind that gave a measure."""
-    return [d for d in diagnostics if d.kind is kind and d.measure is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from context_store import Store
-from context_store.records import DataReads
+from context_store.records import SeriesMatrix
 from contracts.events import Scalar
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,6 @@ class RunView:
     values: Mapping[str, Floats]
     present: Mapping[str, NDArray[np.bool_]]
     segments: tuple[SegmentView, ...]
-    reads: DataReads | None = None
 
     def series(self, name: str) -> tuple[Steps, Floats]:
         """The logged, finite points of one series; empty arrays when the run has no such series."""
@@ -114,23 +113,17 @@ class RunView:
         later = [s.start_step for s in self.segments if s.number > segment.number and s.last_step > s.start_step]
         return min([segment.last_step, *later])
 
-    def until(self, last_step: int) -> RunView:
-        """The same run as it was known at `last_step`."""
-        keep = self.steps <= last_step
-        return RunView(
-            run_id=self.run_id,
-            steps=self.steps[keep],
-            values={name: values[keep] for name, values in self.values.items()},
-            present={name: present[keep] for name, present in self.present.items()},
-            segments=tuple(s for s in self.segments if s.start_step < last_step),
-            reads=self.reads,
-        )
 
+def view_run(
+    store: Store, run_id: str, *, names: tuple[str, ...] | None = None, upto_segment: int | None = None
+) -> RunView:
+    """Read a run from the store. Raises NotFound when there is no such run.
 
-def view_run(store: Store, run_id: str, *, names: tuple[str, ...] | None = None) -> RunView:
-    """Read a run from the store; `names` limits the series. Raises NotFound when there is no such run."""
+    `names` limits the series (None: all). `upto_segment`: as the run was before any later segment took over.
+    """
     wanted = store.series.names(run_id) if names is None else names
-    matrix = store.series.matrix(run_id, wanted)
+    known = [s for s in store.runs.segments(run_id) if upto_segment is None or s.number <= upto_segment]
+    matrix = read_matrix(store, run_id, wanted, upto_segment=upto_segment)
     segments = tuple(
         SegmentView(
             number=s.number,
@@ -144,7 +137,7 @@ def view_run(store: Store, run_id: str, *, names: tuple[str, ...] | None = None)
             effective=store.runs.effective(run_id, s.number),
             environment=s.environment,
         )
-        for s in store.runs.segments(run_id)
+        for s in known
     )
     return RunView(
         run_id=run_id,
@@ -152,8 +145,39 @@ def view_run(store: Store, run_id: str, *, names: tuple[str, ...] | None = None)
         values={name: matrix.values[i] for i, name in enumerate(matrix.names)},
         present={name: matrix.present[i] for i, name in enumerate(matrix.names)},
         segments=segments,
-        reads=store.runs.data_reads(run_id),
     )
+
+
+def read_matrix(
+    store: Store,
+    run_id: str,
+    names: Sequence[str],
+    *,
+    lo: int | None = None,
+    hi: int | None = None,
+    upto_segment: int | None = None,
+) -> SeriesMatrix:
+    """The canonical values, or, with `upto_segment`, those that were canonical before later segments."""
+    spans = {s.number: s.start_step for s in store.runs.segments(run_id)}
+    if upto_segment is None or all(number <= upto_segment for number in spans):
+        return store.series.matrix(run_id, names, lo=lo, hi=hi)
+    rows = []
+    for name in names:
+        data = store.series.read(run_id, name, lo=lo, hi=hi, view="full")
+        kept = [
+            (int(step), float(value))
+            for step, value, segment in zip(data.steps, data.values, data.segments, strict=True)
+            if segment <= upto_segment and not _superseded(int(step), int(segment), upto_segment, spans)
+        ]
+        rows.append(dict(kept))
+    steps = np.array(sorted({step for row in rows for step in row}), dtype=np.int64)
+    present = np.array([[int(step) in row for step in steps] for row in rows], dtype=np.bool_).reshape(len(rows), -1)
+    values = np.array([[row.get(int(step), np.nan) for step in steps] for row in rows]).reshape(len(rows), -1)
+    return SeriesMatrix(names=tuple(names), steps=steps, values=values, present=present)
+
+
+def _superseded(step: int, segment: int, upto: int, starts: Mapping[int, int]) -> bool:
+    return any(step > start for number, start in starts.items() if segment < number <= upto)
 
 
 def make_view(

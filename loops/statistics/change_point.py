@@ -32,8 +32,9 @@ def least_squares_split(values: Floats, *, margin: int = 3) -> Split | None:
     """Best single change of `values`: a step in the mean, or a straight ramp that begins somewhere.
 
     For each candidate the residual sum of squares of both models is minimised in closed form. The interval keeps each
-    candidate whose profile log-likelihood, under the better of the two models, lies within chi2(1; 0.95) / 2 of the best
-    (Siegmund 1988, Confidence sets in change-point problems, section 2). None when there are fewer than 2 * margin values or no variance.
+    candidate whose profile log-likelihood, under the better of the two models, lies within chi2(1; 0.95) / 2 of the
+    best (Siegmund 1988, Confidence sets in change-point problems, section 2). None when there are fewer than
+    2 * margin values or no variance.
     """
     size = values.size
     total = float(np.sum((values - values.mean()) ** 2)) if size else 0.0

@@ -31,6 +31,17 @@ def commit(folder: Path, subject: str, **files: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
+def history(folder: Path, versions: list[str]) -> list[str]:
+    """One commit for each version of balance.py, all in one call of git; returns the hashes."""
+    stream = ""
+    for number, text in enumerate(versions):
+        subject = f"version {number}"
+        stream += f"commit refs/heads/main\ncommitter Ada <ada@example.org> {1000 + number} +0000\n"
+        stream += f"data {len(subject)}\n{subject}\nM 644 inline balance.py\ndata {len(text)}\n{text}\n"
+    subprocess.run(["git", "-C", str(folder), "fast-import", "--quiet"], input=stream, text=True, check=True)
+    return git(folder, "rev-list", "--reverse", "main").splitlines()
+
+
 @pytest.fixture
 def repository(tmp_path: Path, store: Store) -> Path:
     """An empty repository of project `p`."""
@@ -131,17 +142,14 @@ def loss(probs):
 
 
 def test_130_commits_with_hunks_and_symbols(store: Store, repository: Path) -> None:
-    hashes = [commit(repository, "start", balance__py=BALANCE)]
-    for number in range(129):
-        text = BALANCE.replace("width = 3", f"width = {number + 4}")
-        hashes.append(commit(repository, f"width {number + 4}", balance__py=text))
+    hashes = history(repository, [BALANCE.replace("width = 3", f"width = {number}") for number in range(3, 133)])
     assert store.code.ingest("p", repository) == 130
     assert store.code.ingest("p", repository) == 0
     between = store.code.commits("p", after=hashes[9], upto=hashes[19])
     assert [entry.hash for entry in between] == hashes[10:20]
     assert [entry.hash for entry in store.code.commits("p", None, hashes[-1])] == hashes
     assert store.code.commits("p", hashes[5], hashes[5]) == []
-    assert (between[0].author, between[0].parents, between[0].subject) == ("Ada", (hashes[9],), "width 13")
+    assert (between[0].author, between[0].parents, between[0].subject) == ("Ada", (hashes[9],), "version 10")
     (hunk,) = store.code.hunks("p", hashes[10])
     assert (hunk.path, hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines) == ("balance.py", 7, 1, 7, 1)
     assert hunk.symbols == ("Router.width",)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import psycopg
 import pytest
+import sqlalchemy as sa
 from conftest import Training
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_log import started, steps
 
-from context_store import Store
+from context_store import Store, points
 from context_store.chunks import decode, encode, header
+from context_store.database import Database
 from context_store.downsampling import keep_shape
+from context_store.points import Points
 from contracts.events import Metrics
 
 ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_BEEF))[0]
@@ -190,3 +195,50 @@ def test_unknown_names_and_empty_runs_read_as_empty(training: Training) -> None:
     assert series.downsample("run-1", "loss", buckets=10).values.tolist() == []
     assert series.latest(["run-1", "other"], ["loss"]) == {"run-1": {}, "other": {}}
     assert series.seal("run-1") == 0
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, clock=lambda: 0.0)
+    yield opened
+    opened.close()
+
+
+def keys_of(batch: Points) -> list[tuple[int, int, int]]:
+    return list(zip(batch.series.tolist(), batch.segments.tolist(), batch.steps.tolist(), strict=True))
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_mixture_of_loads_and_seals_keeps_what_a_dictionary_keeps(database: Database, data: st.DataObject) -> None:
+    """Random loads (small: rows, large: chunks; overlapping, repeated, two segments) and seals in between."""
+    expected: dict[tuple[int, int, int], float] = {}
+    actions = data.draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 300), st.integers(1, 150)), max_size=8))
+    with database.begin() as connection:
+        connection.execute(sa.text("DELETE FROM point"))
+        connection.execute(sa.text("DELETE FROM chunk"))
+    for number, (segment, first, length) in enumerate(actions):
+        numbers = np.arange(length, dtype=np.int64) * data.draw(st.integers(1, 3)) + first
+        batch = Points(
+            series=np.repeat(np.array([1, 2], dtype=np.int32), length),
+            segments=np.full(2 * length, segment, np.int32),
+            steps=np.tile(numbers, 2),
+            values=np.tile(numbers, 2) + number / 100,
+        )
+        expected.update(zip(keys_of(batch), batch.values.tolist(), strict=True))
+        with database.begin() as connection:
+            points.write(connection, batch)
+        if data.draw(st.booleans()):
+            with database.begin() as connection:
+                points.seal(connection, [1, 2])
+    with database.begin() as connection:
+        found = points.read(connection, [1, 2], None, None).newest()
+        points.seal(connection, [1, 2])
+        sealed = points.read(connection, [1, 2], None, None)
+        chunk_spans = sa.text("SELECT series_id, segment, step_lo, step_hi FROM chunk ORDER BY 1, 2, 3")
+        spans = connection.execute(chunk_spans).all()
+    for read in (found, sealed.newest()):
+        assert dict(zip(keys_of(read), read.values.tolist(), strict=True)) == expected
+    assert len(sealed) == len(expected), "after sealing nothing is stored twice"
+    overlaps = [a for a, b in itertools.pairwise(spans) if tuple(a[:2]) == tuple(b[:2]) and a.step_hi >= b.step_lo]
+    assert overlaps == []

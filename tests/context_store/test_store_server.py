@@ -69,6 +69,7 @@ def test_start_is_idempotent_and_stop_ends_it(server: EmbeddedPostgres) -> None:
     assert answer(url, "SELECT current_database()") == "lathe"
     server.stop()
     assert not server.running()
+    assert not Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"])).exists()
     server.stop()
 
 
@@ -108,18 +109,20 @@ def test_committed_rows_survive_kill_9(server: EmbeddedPostgres, victim: str) ->
 
 def test_stale_files_that_name_a_living_stranger_do_not_matter(server: EmbeddedPostgres) -> None:
     """After a reboot the number in postmaster.pid may be any process."""
-    host = psycopg.conninfo.conninfo_to_dict(server.start())["host"]
-    pid_file = server.folder / "data" / "postmaster.pid"
-    left_behind = pid_file.read_text()
-    server.stop()
+    host = Path(str(psycopg.conninfo.conninfo_to_dict(server.start())["host"]))
+    killed = psutil.Process(pid_of(server))
+    killed.kill()
+    killed.wait()
     with subprocess.Popen(["sleep", "60"]) as stranger:
-        lines = [str(stranger.pid), *left_behind.splitlines()[1:]]
-        pid_file.write_text("\n".join(lines) + "\n")
-        (Path(str(host)) / ".s.PGSQL.5432.lock").write_text(f"{stranger.pid}\n")
-        assert not server.running()
-        assert answer(server.start()) == 1
-        assert stranger.poll() is None
-        stranger.kill()
+        try:
+            for stale in (server.folder / "data" / "postmaster.pid", host / ".s.PGSQL.5432.lock"):
+                _, *rest = stale.read_text().splitlines()
+                stale.write_text("\n".join([str(stranger.pid), *rest]) + "\n")
+            assert not server.running()
+            assert answer(server.start()) == 1
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_a_swept_away_socket_folder_comes_back(server: EmbeddedPostgres) -> None:

@@ -22,7 +22,7 @@ CASES: dict[str, Case] = {
     "model.num_heads": (4, {}),
     "model.num_kv_heads": (2, {}),
     "model.head_dim": (10, {}),
-    "model.qk_norm": (False, {}),
+    "model.qk_norm": (True, {}),
     "model.attention_bias": (True, {}),
     "model.attention_scale": (2.0, {}),
     "model.rope_base": (100.0, {}),

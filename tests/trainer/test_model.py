@@ -66,32 +66,44 @@ def test_shared_experts_equal_the_loop() -> None:
     )
 
 
-def test_attention_equals_the_library() -> None:
-    """Grouped queries, query and key norms, rotary positions and causality against scaled_dot_product_attention."""
-    config = ModelConfig(d_model=16, num_heads=4, num_kv_heads=2, head_dim=8)
+def rotated_by_hand(x_BHSC: torch.Tensor, base: float) -> torch.Tensor:
+    """Pair by pair, position by position."""
+    columns = []
+    for position in range(x_BHSC.shape[2]):
+        for pair in range(x_BHSC.shape[3] // 2):
+            angle = position * base ** (-2 * pair / x_BHSC.shape[3])
+            a, b = x_BHSC[:, :, position, 2 * pair], x_BHSC[:, :, position, 2 * pair + 1]
+            columns += [a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)]
+    return torch.stack(columns, dim=-1).view_as(x_BHSC)
+
+
+@pytest.mark.parametrize("qk_norm", [True, False])
+def test_attention_equals_the_library(qk_norm: bool) -> None:
+    """Grouped queries, query and key norms, rotary positions and causality, forward and backward."""
+    config = ModelConfig(d_model=16, num_heads=4, num_kv_heads=2, head_dim=8, qk_norm=qk_norm, attention_scale=1.5)
     weights = {f"{name}_proj.weight": random(32 if name == "q" else 16, 16, seed=i) for i, name in enumerate("qkv")}
-    weights |= {"o_proj.weight": random(16, 32, seed=5), "q_norm.weight": random(8, seed=6)}
-    weights["k_norm.weight"] = random(8, seed=7)
+    weights["o_proj.weight"] = random(16, 32, seed=5)
+    if qk_norm:
+        weights |= {"q_norm.weight": random(8, seed=6), "k_norm.weight": random(8, seed=7)}
     x = random(2, 6, 16, seed=8)
     ours = attention(x, weights, "", config, AttentionTables.build(config, 6))
 
     def heads(name: str) -> torch.Tensor:
         return functional.linear(x, weights[f"{name}_proj.weight"]).view(2, 6, -1, 8).transpose(1, 2)
 
-    def rotated(vectors: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(vectors)
-        for position in range(6):
-            for pair in range(4):
-                angle = position * config.rope_base ** (-2 * pair / 8)
-                a, b = vectors[:, :, position, 2 * pair], vectors[:, :, position, 2 * pair + 1]
-                out[:, :, position, 2 * pair] = a * math.cos(angle) - b * math.sin(angle)
-                out[:, :, position, 2 * pair + 1] = a * math.sin(angle) + b * math.cos(angle)
-        return out
+    def turned(name: str) -> torch.Tensor:
+        gain = weights[f"{name}_norm.weight"] if qk_norm else None
+        vectors = functional.rms_norm(heads(name), (8,), gain, config.norm_eps) if qk_norm else heads(name)
+        return rotated_by_hand(vectors, config.rope_base)
 
-    q = rotated(functional.rms_norm(heads("q"), (8,), weights["q_norm.weight"], config.norm_eps).detach())
-    k = rotated(functional.rms_norm(heads("k"), (8,), weights["k_norm.weight"], config.norm_eps).detach())
-    out = functional.scaled_dot_product_attention(q, k, heads("v"), is_causal=True, enable_gqa=True)
-    torch.testing.assert_close(ours, functional.linear(out.transpose(1, 2).flatten(2), weights["o_proj.weight"]))
+    out = functional.scaled_dot_product_attention(
+        turned("q"), turned("k"), heads("v"), is_causal=True, enable_gqa=True, scale=1.5 / math.sqrt(8)
+    )
+    expected = functional.linear(out.transpose(1, 2).flatten(2), weights["o_proj.weight"])
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
+    leaves, grad = [x, *weights.values()], random(2, 6, 16, seed=9).detach()
+    gradients = [torch.autograd.grad(out, leaves, grad) for out in (ours, expected)]
+    torch.testing.assert_close(*gradients, atol=1e-3, rtol=1e-3)
 
 
 def test_later_tokens_do_not_leak() -> None:
@@ -112,7 +124,7 @@ def test_later_tokens_do_not_leak() -> None:
 def test_full_size_is_counted_without_allocation() -> None:
     """Shows R801-7.1: 48 layers of 128 experts top-8, about 30 billion parameters (with a byte vocabulary)."""
     shapes = parameter_shapes(
-        ModelConfig(num_layers=48, d_model=2048, num_heads=32, num_kv_heads=4, head_dim=128),
+        ModelConfig(num_layers=48, d_model=2048, num_heads=32, num_kv_heads=4, head_dim=128, qk_norm=True),
         MoeConfig(num_experts=128, top_k=8, d_expert=768),
     )
     assert round(num_parameters(shapes) / 1e9, 1) == 29.9

@@ -122,8 +122,22 @@ def _store_finding(store: Store, case_id: str, run_id: str) -> None:
     store.knowledge.open_investigation(case_id, run_id, [anomaly.id], f"Layers 1 and 3 depart ({case_id})", NOW)
     store.budgets.open(case_id, cpu_s=600, reruns=12)
     suspects = (
-        ("code", CauseKind.CODE, f"c41d07e skip layers {MARKUP}", 0.8, Verdict.PROVEN, "without it the layers stay"),
-        ("mix", CauseKind.DATA, "library share 0.5 to 0.6", 0.4, Verdict.REFUTED, f"departs all the same {MARKUP}"),
+        (
+            "code",
+            CauseKind.CODE,
+            f"c41d07e skip layers {MARKUP}",
+            0.8,
+            Verdict.PROVEN,
+            "touches the term | without it the layers stay",
+        ),
+        (
+            "mix",
+            CauseKind.DATA,
+            "library share 0.5 to 0.6",
+            0.4,
+            Verdict.REFUTED,
+            f"changed before | departs all the same {MARKUP}",
+        ),
         ("lr", CauseKind.CONFIG, "optim.head.lr 0.002 to 0.0015", 0.1, None, ""),
     )
     for rank, (key, kind, title, score, status, reason) in enumerate(suspects, start=1):
@@ -140,7 +154,8 @@ def _store_proof(store: Store, case_id: str, rerun_id: str) -> None:
     store.knowledge.put_diagnostic(
         Diagnostic(
             investigation_id=case_id, key="revert", kind=DiagnosticKind.REVERT, label=f"without c41d07e {MARKUP}",
-            suspect_keys=("code",), run_id=rerun_id, effect_key="e1", measure=0.02, reading="healthy",
+            suspect_keys=("code",), run_id=rerun_id, effect_key="e1", measure=0.02,
+            reading="the anomaly is gone (measure 0.02)",
         )
     )  # fmt: skip
     store.knowledge.put_verdict(

@@ -74,14 +74,14 @@ def lathe(served_store: Store, api_url: str, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
-    """Headless Chromium."""
+    """Headless Chromium, with one profile for all tests: its cache spares each of them the page's scripts."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need `pip install playwright`")
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
         pytest.skip("the browser tests need chromium: apt-get install chromium")
     with playwright.sync_playwright() as running:
         opened = running.chromium.launch(executable_path=executable, headless=True, args=CHROMIUM_FLAGS)
-        yield opened
+        yield opened.new_context(viewport={"width": 1280, "height": 900})
         opened.close()
 
 

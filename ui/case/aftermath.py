@@ -42,12 +42,11 @@ def sentence(case: Case, effect: Effect) -> str:
 
 
 def _show_curve(client: Client, case: Case, colours: Palette) -> None:
-    if not case.anomalies:
+    if case.leading is None:
         return
-    onset = case.anomalies[0].onset
     events = client.timeline(case.run.id)
-    names = curve.names_around(client, case.run.id, case.anomalies[0].series)
-    window = (max(0, onset[0] - LEAD_STEPS), None)
+    names = curve.names_around(client, case.run.id, case.leading.series)
+    window = (max(0, case.leading.onset[0] - LEAD_STEPS), None)
     drawn = figure(curve.plot(client, case, case.run.id, names, events, window), colours)
     drawn.update_layout(dragmode=False, height=300)
     st.html(f"<div class='lt-title'><span></span><div>{curve.legend(names, faulty=True, fixed=True)}</div></div>")

@@ -72,7 +72,7 @@ def plot(
         lines.append(Line(label="overall", series=context[names.overall], style=Style.HEALTHY))
     for series in focus:
         lines.extend(focus_lines(series, fixed_from, faulty=case is not None))
-    onset = case.anomalies[0].onset if case and case.anomalies else None
+    onset = case.leading.onset if case and case.leading else None
     shown = tuple(mark for mark in marks(events) if inside(mark, window))
     return Plot(lines=tuple(lines), y_title=units.axis_title(names.focus[0]), marks=shown, onset=onset)
 

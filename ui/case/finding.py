@@ -12,17 +12,17 @@ from ui.records import Case
 
 def render(case: Case) -> str:
     investigation = case.investigation
-    sentence = case.anomalies[0].statement if case.anomalies else investigation.title
+    sentence = case.leading.statement if case.leading else investigation.title
     facts = []
-    if case.anomalies:
-        facts.append(chips.fact("began", steps(case.anomalies[0].onset)))
+    if case.leading:
+        facts.append(chips.fact("began", steps(case.leading.onset)))
     if investigation.cause_kind:
         facts.append(chips.fact("cause", words(investigation.cause_kind)))
     if case.budget:
         used, limit = case.budget.cpu_s_used, case.budget.cpu_s
         facts.append(chips.fact("re-runs", f"{case.budget.reruns_used} of at most {case.budget.reruns}"))
         facts.append(chips.fact("cost", f"{used:.0f} of {limit:.0f} CPU s"))
-    also = "".join(f"<li>{escape(anomaly.statement)}</li>" for anomaly in case.anomalies[1:])
+    also = "".join(f"<li>{escape(anomaly.statement)}</li>" for anomaly in case.anomalies if anomaly is not case.leading)
     more = f'<ul class="lt-also">{also}</ul>' if also else ""
     return (
         f'<section class="lt-finding"><small>What Lathe found in {escape(case.run.name)}</small>'
@@ -32,13 +32,11 @@ def render(case: Case) -> str:
 
 
 def cause(case: Case) -> str:
-    """The newest verdict in its own words, never without its scope; nothing before there is one."""
-    if not case.verdicts:
+    """The verdict in its own words, never without its scope; nothing before there is one."""
+    if case.verdict is None:
         return ""
-    newest = case.verdicts[-1]
-    return (
-        f'<p class="lt-cause">{chips.verdict(newest.verdict, newest.scope)}<span>{escape(newest.statement)}</span></p>'
-    )
+    chip = chips.verdict(case.verdict.verdict, case.verdict.scope)
+    return f'<p class="lt-cause">{chip}<span>{escape(case.verdict.statement)}</span></p>'
 
 
 def show(case: Case) -> None:

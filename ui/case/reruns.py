@@ -10,7 +10,7 @@ import streamlit as st
 from ui.case import grid
 from ui.client import ApiError, Client
 from ui.components import units
-from ui.components.markup import escape, percent, words
+from ui.components.markup import escape, words
 from ui.components.series_plot import Line, Style
 from ui.components.small_multiples import Panel, show_grid
 from ui.palette import Palette
@@ -33,18 +33,19 @@ _ROLES = {
 
 def show(client: Client, case: Case, colours: Palette) -> None:
     """Nothing before the first re-run is planned."""
-    if not case.diagnostics or not case.anomalies:
+    if not case.diagnostics or case.leading is None:
         return
-    names = case.anomalies[0].series[:MAX_LINES]
+    names = case.leading.series[:MAX_LINES]
     of = ", ".join(units.short(name) for name in names)
     st.html(
         "<h3>Re-runs: the same training, one thing changed</h3>"
         f"<p class='lt-lead'>{escape(units.axis_title(names[0]))} of {escape(of)} over optimizer steps, all on one "
-        "scale. Grey: the run as it happened; band: the onset; percent: how much of the anomaly the re-run shows.</p>"
+        "scale. Grey: the run as it happened; band: the onset. Measure: 0 is like the good version, 1 like the run as "
+        "it happened.</p>"
     )
     reference = _points(client, case.run.id, names)
     panels = [panel(client, diagnostic, names, reference) for diagnostic in case.diagnostics]
-    show_grid(f"reruns:{case.investigation.id}", panels, case.anomalies[0].onset, colours)
+    show_grid(f"reruns:{case.investigation.id}", panels, case.leading.onset, colours)
     if cells := grid.cells(case):
         st.html(grid.render(cells))
 
@@ -60,17 +61,10 @@ def panel(client: Client, diagnostic: Diagnostic, names: Sequence[str], referenc
         key=diagnostic.key,
         role=_ROLES.get(diagnostic.kind, words(diagnostic.kind)),
         label=diagnostic.label,
-        reading=reading(diagnostic),
+        reading=diagnostic.reading or "running or waiting",
         tone=tone,
         lines=tuple(lines),
     )
-
-
-def reading(diagnostic: Diagnostic) -> str:
-    """What the loop read, with its measure: 0 % is like the good version, 100 % like the run as it happened."""
-    if diagnostic.measure is None:
-        return diagnostic.reading or "running or waiting"
-    return f"{diagnostic.reading} · {percent(diagnostic.measure)}"
 
 
 def tone_of(measure: float | None) -> str:

@@ -17,7 +17,7 @@ def show(case: Case) -> None:
     if not case.suspects:
         show_empty("No suspects yet", "They appear here as soon as the timeline has been searched.")
         return
-    scope = case.verdicts[-1].scope if case.verdicts else None
+    scope = case.verdict.scope if case.verdict else None
     top = max(suspect.score for suspect in case.suspects) or 1.0
     rows = "".join(row(suspect, scope, top) for suspect in case.suspects)
     st.html(
@@ -33,11 +33,12 @@ def row(suspect: Suspect, scope: str | None, top: float) -> str:
     outcome = '<span class="lt-chip lt-tag">not decided</span>'
     if suspect.status:
         outcome = chips.verdict(suspect.status, scope)
+    why, _, result = suspect.reason.partition(" | ")
     share = max(0.0, min(1.0, suspect.score / top))
     return (
         f'<tr class="lt-row-{escape(suspect.status or "open")}"><td>{suspect.rank}</td>'
-        f"<td><div>{title}</div>{chips.evidence(suspect.evidence)}</td>"
+        f"<td><div>{title}</div><div class='lt-muted'>{escape(why)}</div>{chips.evidence(suspect.evidence)}</td>"
         f"<td>{chips.tag(suspect.cause_kind)}</td>"
         f'<td title="{suspect.score:.3g}"><div class="lt-bar"><i style="width:{share * 100:.0f}%"></i></div></td>'
-        f"<td>{outcome}<div>{escape(suspect.reason)}</div></td></tr>"
+        f"<td>{outcome}<div>{escape(result)}</div></td></tr>"
     )

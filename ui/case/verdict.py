@@ -24,11 +24,11 @@ def render(verdict: Verdict) -> str:
 
 
 def effect(verdict: Verdict) -> str:
-    """Which share of the anomaly the cause carries, its interval, and the number of re-runs it rests on."""
+    """The effect as a share of the anomaly, its interval, and the number of re-runs it rests on."""
     count = f"{verdict.num_reruns} re-run{'s' if verdict.num_reruns != 1 else ''}"
     if verdict.effect is None:
         return f'<p class="lt-muted">{count}</p>'
     between = ""
     if verdict.interval:
-        between = f" (interval {percent(verdict.interval[0])} to {percent(verdict.interval[1])})"
-    return f"<p>It carries <b>{percent(verdict.effect)}</b> of the anomaly{between}, by {count}.</p>"
+        between = f" (95 % interval {percent(verdict.interval[0])} to {percent(verdict.interval[1])})"
+    return f"<p>Effect: <b>{percent(verdict.effect)}</b> of the anomaly{between}, from {count}.</p>"

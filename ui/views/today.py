@@ -14,6 +14,7 @@ from ui.components.series_plot import marks, show_changes, show_zoomable
 from ui.records import Case, Health, Investigation, Proposal, Run
 
 LIVE_S = 2.0
+IDLE_S = 10.0
 MAX_RUNNING = 3
 
 
@@ -102,18 +103,19 @@ def _decision_address(proposal: Proposal, here: str) -> str:
 def _show_curve(client: Client, run: Run, case: Case | None) -> None:
     """The curve and, beside it, what changed and what Lathe is doing; both keep themselves up to date."""
     left, right = st.columns([2.6, 1], gap="medium")
-    live = run.state == "running" or (case is not None and case.investigation.state != "closed")
+    grows = run.state == "running"
+    works = grows or (case is not None and case.investigation.state != "closed")
     with left:
-        st.fragment(_draw_curve, run_every=LIVE_S if live else None)(client, run, case)
+        st.fragment(_draw_curve, run_every=LIVE_S if grows else None)(client, run, case)
     with right:
         show_changes(marks(client.timeline(run.id)))
-        st.fragment(feed.show, run_every=LIVE_S if live else 10.0)(client, case.investigation.id if case else None)
+        st.fragment(feed.show, run_every=LIVE_S if works else IDLE_S)(client, case.investigation.id if case else None)
 
 
 def _draw_curve(client: Client, run: Run, case: Case | None) -> None:
     with errors_shown():
-        if case is not None and case.anomalies:
-            names = curve.names_around(client, run.id, case.anomalies[0].series)
+        if case is not None and case.leading:
+            names = curve.names_around(client, run.id, case.leading.series)
         else:
             found = curve.names_of_run(client, run.id)
             if found is None:

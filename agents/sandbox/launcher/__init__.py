@@ -2,7 +2,10 @@
 
 zygote      waits for jobs and forks a supervisor for each, so that no interpreter has to start
 supervise   outside the sandbox: limits, output, deadline, result
+watch, disk what a running command holds of memory and disk, measured from outside
+capture     its standard streams
 init        inside: enters the namespaces, builds the root, drops every right, starts the command as its only child
+forward     inside: from a loopback port to the egress proxy's socket
 rootfs      the file system the command sees
 seccomp     the system calls it may not make
 cgroups     pids and memory groups, where the machine lets us

@@ -37,6 +37,7 @@ NAMESPACES = (
     | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
 )  # fmt: skip
 _CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # the interpreter ignores them
+_MAX_PENDING = 4096  # queued signals and timers
 _NOT_FOUND = 127 << 8  # as a wait status
 READY, FAILED, ENDED, GO = b"ready", b"failed", b"ended", b"go"
 _LIMIT_FOR_NO_CORE = 1  # with 1 the kernel starts no core-dump program either; with 0 it would
@@ -203,5 +204,6 @@ def _set_limits(job: Job) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_SIGPENDING, _MAX_PENDING),
     ):
         resource.setrlimit(kind, (value, value))

@@ -27,6 +27,7 @@ _SETTINGS = (
     "ssl/certs",
 )  # fmt: skip
 _JAVA_SETTINGS = "java"
+_TCP_BUFFER_BYTES = "4096 65536 212992"  # least, at first, most
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "kmsg", "sysrq-trigger", "timer_list", "sched_debug")
 _USER_FILES = {
     "passwd": "sandbox:x:1000:1000::/tmp:/bin/sh\n",
@@ -99,10 +100,16 @@ def build(trees: Iterable[Tree], links: Iterable[tuple[str, str]], layers: str, 
 
 
 def mount_proc() -> int:
-    """Mounts /proc for the new process namespace, read-only, and returns a descriptor of it."""
+    """Mounts /proc for the new process namespace, read-only, and returns a descriptor of it.
+
+    Before it becomes read-only, it bounds the buffers of a TCP socket in the new network namespace, as watch.py counts.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     proc = f"{NEW_ROOT}/proc"
-    kernel.mount("proc", proc, "proc", flags | kernel.MS_RDONLY)
+    kernel.mount("proc", proc, "proc", flags)
+    for name in ("tcp_rmem", "tcp_wmem"):
+        write_file(f"{proc}/sys/net/ipv4/{name}", _TCP_BUFFER_BYTES)
+    kernel.mount("", proc, "", flags | kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY)
     for name in _HIDDEN_IN_PROC:
         if os.path.exists(f"{proc}/{name}"):
             kernel.mount(f"{NEW_ROOT}/dev/null", f"{proc}/{name}", "", kernel.MS_BIND)
@@ -150,8 +157,14 @@ def _attach(tree: Tree) -> None:
 
 def _write_settings() -> None:
     for name, text in _USER_FILES.items():
-        descriptor = os.open(f"{NEW_ROOT}/etc/{name}", os.O_CREAT | os.O_WRONLY, 0o644)
-        os.write(descriptor, text.encode())
-        os.close(descriptor)
+        write_file(f"{NEW_ROOT}/etc/{name}", text)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{NEW_ROOT}/dev/{name}")
+
+
+def write_file(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from agents.sandbox.launcher import cgroups, init, kernel, rootfs, watch, wire
 from agents.sandbox.launcher.capture import Capture, sealed_file
+from agents.sandbox.launcher.disk import DiskWatch
 
 _POLL_S = 0.05
 _POLL_SHARE = 10  # a measurement may take a tenth of the time
-_DISK_STEPS = 8  # the folder is counted again when the disk lost an eighth of the limit
 
 
 T = TypeVar("T")
@@ -33,34 +33,6 @@ class Refused(Exception):
     def __init__(self, report: wire.Report) -> None:
         super().__init__(report.refused_stage)
         self.report = report
-
-
-@dataclass(kw_only=True)
-class DiskWatch:
-    """Counts the writable layer only when the disk's free space says that something was written."""
-
-    layer: str
-    bounds: wire.Bounds
-    counted_at: tuple[int, int] | None = None
-
-    def exceeded(self, proc: int | None) -> bool:
-        """`proc` is None when no process is left that could hold unlinked files open."""
-        state = os.statvfs(self.layer)
-        free, free_files = state.f_bavail * state.f_frsize, state.f_favail
-        if free < self.bounds.min_free_bytes:
-            return True
-        if self.counted_at is not None and (
-            self.counted_at[0] - free < self.bounds.disk_bytes // _DISK_STEPS
-            and self.counted_at[1] - free_files < self.bounds.files // _DISK_STEPS
-        ):
-            return False
-        self.counted_at = (free, free_files)
-        try:
-            usage = watch.folder_usage(self.layer)
-        except watch.Uncountable:
-            return True
-        unlinked = watch.open_files(proc).unlinked_bytes if proc is not None else 0
-        return usage.size_bytes + unlinked > self.bounds.disk_bytes or usage.files > self.bounds.files
 
 
 @dataclass(kw_only=True)
@@ -124,6 +96,8 @@ def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
     streams = init.Streams(stdin=sealed_file(stdin), stdout=out_write, stderr=err_write, channel=theirs)
+    for descriptor in (out_write, err_write) if as_root else ():
+        os.fchown(descriptor, job.uid, _gid(job.uid))  # so that the command can open /dev/stderr
     pid = _stage("namespaces", lambda: kernel.fork_into(init.NAMESPACES))
     if pid == 0:
         init.run(job, streams, trees, plan)
@@ -140,7 +114,7 @@ def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.
         os.set_blocking(output.descriptor, False)
     return Running(
         job=job, pid=pid, proc=proc, channel=ours, outputs=(outputs[0], outputs[1]), group=group,
-        disk=DiskWatch(layer=f"{job.upper}/fs", bounds=job.bounds), started=time.monotonic(),
+        disk=DiskWatch.start(f"{job.upper}/fs", job.bounds), started=time.monotonic(),
     )  # fmt: skip
 
 
@@ -160,11 +134,7 @@ def _write_maps(pid: int, uid: int) -> None:
         ("gid_map", f"{init.INSIDE_UID} {_gid(uid)} 1"),
     )
     for name, text in (("oom_score_adj", "1000"), *maps):  # when memory runs out, sandboxes go first
-        descriptor = os.open(f"/proc/{pid}/{name}", os.O_WRONLY)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
+        rootfs.write_file(f"/proc/{pid}/{name}", text)
 
 
 def _gid(uid: int) -> int:

@@ -53,16 +53,39 @@ def processes(proc: int) -> list[str]:
 
 
 def open_files(proc: int) -> Open:
+    """Of every thread: threads of one process may have descriptors of their own."""
     found = Open()
     for pid in processes(proc):
         with contextlib.suppress(OSError):
-            folder = os.open(f"{pid}/fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
-            try:
-                for status in _stats(folder):
-                    found.add(status)
-            finally:
-                os.close(folder)
+            for thread in _names(f"{pid}/task", proc):
+                _add_open(found, f"{pid}/task/{thread}/fd", proc)
     return found
+
+
+def _names(folder: str, proc: int) -> list[str]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _add_open(found: Open, path: str, proc: int) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    try:
+        for status in _stats(folder):
+            found.add(status)
+    finally:
+        os.close(folder)
+
+
+def note_written(proc: int, written: dict[str, int]) -> None:
+    """Notes for each process how many bytes it has sent to disks, with its children that it has waited for."""
+    for pid in processes(proc):
+        with contextlib.suppress(OSError, ValueError):
+            text = _read(proc, f"{pid}/io")
+            found = int(text.partition("\nwrite_bytes:")[2].split("\n")[0])
+            written[pid] = max(found, written.get(pid, 0))
 
 
 def _stats(folder: int) -> Iterator[os.stat_result]:

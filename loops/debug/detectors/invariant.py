@@ -1,4 +1,4 @@
-"""What must hold whatever the recipe: what the optimizer uses is what was declared, and gains and biases are not decayed.
+"""What must hold whatever the recipe: the optimizer uses what was declared, and gains and biases are not decayed.
 
 Only what newly breaks at a resume is a finding; a training that always did it this way meant it (R801-3.19).
 """

@@ -131,13 +131,14 @@ def _finding(
 ) -> Finding:
     before, after = (_plain(level, rule.reading) for level in (found.normal, found.anomalous))
     where = f" in all {len(layers)} layers" if layers else ""
+    course = f"{rule.template} goes from {before:.3g} to {after:.3g} {steps_phrase(found.onset)}"
     return Finding(
         kind="level_shift",
         series=names,
         layers=layers,
         onset=found.onset,
         severity=min(1.0, 0.3 + 0.2 * abs(found.shift) / rule.min_shift),
-        statement=f"{rule.words}{where}: {rule.template} goes from {before:.3g} to {after:.3g} {steps_phrase(found.onset)}",
+        statement=f"{rule.words}{where}: {course}",
         evidence=tuple(series_ref(view.run_id, name, found.onset[0], place.end) for name in names[:8]),
         probe=probe_at(view, names, rule.reading, place, found.onset[1]),
         specificity=rule.specificity,

@@ -43,7 +43,7 @@ def _finding(view: RunView, boundary: int, before: np.ndarray, after: np.ndarray
         layers=(),
         onset=(boundary + 1, boundary + 1),
         severity=min(1.0, 1.0 - new / old),
-        statement=f"the speed falls from {old:.0f} to {new:.0f} tokens per second at step {boundary + 1} and stays there",
+        statement=f"the speed falls from {old:.0f} to {new:.0f} tokens per second at step {boundary + 1}, for good",
         evidence=(series_ref(view.run_id, _SERIES, boundary - before.size, last),),
         probe=Probe(
             series=(_SERIES,),

@@ -139,8 +139,8 @@ def _finding(view: RunView, rule: Rule, family: Family, place: Place, kink: _Kin
         onset=onset,
         severity=min(1.0, 0.3 + 0.1 * abs(kink.change) / rule.min_kink),
         statement=(
-            f"{rule.words} begin to {verb} in all {len(family.layers)} layers {steps_phrase(onset)}: by the end they are "
-            f"{100 * abs(np.expm1(kink.shift)):.1f} % away from their course"
+            f"{rule.words} begin to {verb} in all {len(family.layers)} layers {steps_phrase(onset)}: "
+            f"by the end they are {100 * abs(np.expm1(kink.shift)):.1f} % away from their course"
         ),
         evidence=tuple(series_ref(view.run_id, name, onset[0], place.end) for name in family.names[:8]),
         probe=probe_at(view, family.names, Reading.SLOPE, place, onset[1]),

@@ -1,0 +1,270 @@
+"""The debug loop: from an internal metric to the proven cause and a fixed, continuing run (R801-3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from context_store import Store
+from context_store.records import Diagnostic, Effect, Suspect, VerdictRecord
+from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStrength, Verdict
+from contracts.evidence import EvidenceRef
+from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Update
+from loops.debug.case import Case, load_case
+from loops.debug.experiments import commits_in_order, request_of
+from loops.debug.lessons import store_declined, store_exclusions, store_failed_fix, store_harm
+from loops.debug.planner import Decision, Experiment, Facts, Option, next_step
+from loops.debug.proposal import propose_fix
+from loops.debug.ranking import Ranked
+from loops.debug.readout import PRESENT, control_of, exactness, lookup, read_rerun, why_impossible
+from loops.debug.report import write_report
+from loops.debug.substance import Substance
+from loops.debug.verdict import cause_kind_of, verdicts_of
+from loops.debug.verification import verify_fix
+
+# The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries.
+_PLACEBO_ORDER = (
+    Substance.SMALL_NUMBER,
+    Substance.RENAME,
+    Substance.LOGGING,
+    Substance.COMMENT,
+    Substance.LOGIC,
+    Substance.DOCUMENTATION,
+    Substance.LARGE_NUMBER,
+)
+
+
+_NO_RERUN = "nothing here can be run again: the run has no code version or no series to measure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebugOptions:
+    """`fresh_seeds`: also compare faulty and good code from random weights with these seeds (five or more)."""
+
+    fresh_seeds: tuple[int, ...] = ()
+
+
+class DebugLoop:
+    """Propose a suspect, execute cheap re-runs, measure whether the anomaly is gone, write down what is excluded."""
+
+    name = "debug"
+    charter = Charter(
+        loop_class=LoopClass.DEBUG,
+        broken_links=(Link.EXECUTE,),
+        why_broken="a full training cannot be repeated to test one suspected change",
+        closes_at="short re-runs from the run's own checkpoint before the onset, then the continuing run itself",
+        signal=SignalStrength.PAIRED_RERUN,
+    )
+
+    def __init__(self, store: Store, options: DebugOptions | None = None) -> None:
+        self._store = store
+        self._options = options or DebugOptions()
+
+    def recall(self, case_id: str) -> Question:
+        """Earlier exclusions that share words with the anomaly or its suspects."""
+        case = load_case(self._store, case_id)
+        words = [case.leading.kind, case.leading.statement, *case.leading.series[:4]]
+        words += [ranked.factor.title for ranked in case.ranked[:6]]
+        return Question(text=" ".join(words), project_id=case.project_id)
+
+    def propose(self, case_id: str) -> Planned | Conclusion:
+        """The planner's next batch of re-runs; suspects and diagnostics are stored as planned."""
+        case = load_case(self._store, case_id)
+        if not _can_rerun(case):
+            return Conclusion(reason=_NO_RERUN)
+        self._store_suspects(case)
+        step = next_step(self._facts(case))
+        if isinstance(step, Decision):
+            return Conclusion(reason=step.reason)
+        requests = tuple(request_of(case, experiment.identity) for experiment in step)
+        for experiment, request in zip(step, requests, strict=True):
+            self._store_diagnostic(case, experiment, request.effect.key, str(request.effect.payload["run_id"]))
+        labels = "; ".join(f"{experiment.kind}: {experiment.label}" for experiment in step)
+        cost = sum(request.cost.cpu_s for request in requests)
+        return Planned(requests=requests, reason=f"re-run {labels} (at most {cost:.0f} CPU s)")
+
+    def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
+        """Read each finished re-run, controls first, since the others are measured against them."""
+        case = load_case(self._store, case_id)
+        by_key = {effect.key: effect for effect in effects}
+        pending = [d for d in self._store.knowledge.diagnostics(case_id) if d.effect_key in by_key]
+        ordered = sorted(pending, key=lambda d: d.kind is not DiagnosticKind.CONTROL)
+        sentences = []
+        for diagnostic in ordered:
+            read = self._read(case, diagnostic, by_key[diagnostic.effect_key])
+            self._store.knowledge.put_diagnostic(read)
+            sentences.append(f"{read.label}: {read.reading}")
+        return "; ".join(sentences)
+
+    def update(self, case_id: str, stopped: str) -> Update:
+        """Verdict, exclusions with reasons, the lesson, the report, and the fix when the cause is proven."""
+        case = load_case(self._store, case_id)
+        facts = self._facts(case)
+        decision = self._decision(case, facts, stopped)
+        verdicts = [self._store.knowledge.put_verdict(v) for v in verdicts_of(self._store, case, facts, decision)]
+        verdict = verdicts[0]
+        if verdict.verdict is not Verdict.PROVEN:
+            decision = Decision(verdict=verdict.verdict, reason=decision.reason, baseline=decision.baseline)
+        diagnostics = self._store.knowledge.diagnostics(case_id)
+        reasons = store_exclusions(self._store, case, facts, decision, diagnostics)
+        store_harm(self._store, case, facts, verdict)
+        self._store_suspects(case, decision, reasons)
+        self._close_with(case, verdict, cause_kind_of(decision, verdict))
+        proposal = None
+        if verdict.verdict is Verdict.PROVEN:
+            proposal = propose_fix(self._store, case, facts, decision, verdict)
+        self._store.knowledge.put_report(case_id, write_report(self._store, case))
+        return Update(
+            statement=f"{verdict.verdict} ({verdict.scope}): {verdict.statement}",
+            evidence=verdict.evidence,
+            proposal_id=proposal.id if proposal else None,
+        )
+
+    def verify(self, case_id: str, applied: Applied) -> str:
+        """Whether the fix holds in the continuing run; a declined or failed one becomes a negative result."""
+        case = load_case(self._store, case_id)
+        sentence = self._outcome(case, applied)
+        statement = self._store.knowledge.verdicts(case_id)[0].statement
+        self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
+        self._store.knowledge.put_report(case_id, write_report(self._store, case))
+        return sentence
+
+    # --- parts of the steps -------------------------------------------------------------------------------------
+
+    def _facts(self, case: Case) -> Facts:
+        if case.scene is None:
+            return Facts(ranked=(), chronological=(), placebos=(), seen=lambda _: None)
+        testable = [ranked.factor for ranked in case.ranked if ranked.factor.testable]
+        commits = [factor.key for factor in commits_in_order(case.scene)]
+        launches = [factor.key for factor in testable if factor.commit is None and not factor.circumstance]
+        quiet = sorted(
+            (factor for factor in reversed(testable) if factor.commit is not None),
+            key=lambda factor: _PLACEBO_ORDER.index(factor.substance),
+        )
+        return Facts(
+            ranked=tuple(
+                Option(
+                    key=factor.key,
+                    title=factor.title,
+                    cause_kind=factor.cause_kind,
+                    is_new=factor.is_new,
+                    circumstance=factor.circumstance,
+                )
+                for factor in testable
+            ),
+            chronological=(*commits, *launches),
+            placebos=tuple(factor.key for factor in quiet),
+            seen=lookup(case, self._store.knowledge.diagnostics(case.investigation.id)),
+            fresh_seeds=self._options.fresh_seeds,
+        )
+
+    def _decision(self, case: Case, facts: Facts, stopped: str) -> Decision:
+        if not _can_rerun(case):
+            return Decision(verdict=Verdict.CANNOT_TELL, reason=_NO_RERUN)
+        step = next_step(facts)
+        if isinstance(step, Decision):
+            return step
+        reason = f"{stopped or 'it was stopped'} before the suspects were told apart"
+        return Decision(verdict=Verdict.CANNOT_TELL, reason=reason)
+
+    def _store_suspects(
+        self, case: Case, decision: Decision | None = None, reasons: dict[str, str] | None = None
+    ) -> None:
+        for rank, ranked in enumerate(case.ranked, start=1):
+            key = ranked.factor.key
+            status, outcome = None, ""
+            if decision is not None and key in decision.cause:
+                status, outcome = Verdict.PROVEN, decision.reason
+            elif reasons and key in reasons:
+                status, outcome = Verdict.REFUTED, reasons[key]
+            self._store.knowledge.put_suspect(_suspect(case, ranked, rank, status, outcome))
+
+    def _store_diagnostic(self, case: Case, experiment: Experiment, effect_key: str, run_id: str) -> None:
+        """Unless it is known: a plan that is asked for again must not wipe out a reading."""
+        case_id = case.investigation.id
+        if any(d.run_id == run_id for d in self._store.knowledge.diagnostics(case_id)):
+            return
+        self._store.knowledge.put_diagnostic(
+            Diagnostic(
+                investigation_id=case_id,
+                key=run_id,
+                kind=experiment.kind,
+                label=experiment.label,
+                suspect_keys=experiment.suspects,
+                run_id=run_id,
+                effect_key=effect_key,
+            )
+        )
+
+    def _read(self, case: Case, diagnostic: Diagnostic, effect: Effect) -> Diagnostic:
+        """The diagnostic with its measure and one sentence. Without a measure it was impossible, or read in pairs."""
+        if effect.state is EffectState.DONE and diagnostic.kind is DiagnosticKind.FRESH_SEED:
+            return _with_reading(diagnostic, None, "read in pairs, see the verdict on fresh seeds")
+        control = control_of(self._store.knowledge.diagnostics(case.investigation.id))
+        against = None if diagnostic.kind is DiagnosticKind.CONTROL else control
+        measured = read_rerun(self._store, case, diagnostic, against) if effect.state is EffectState.DONE else None
+        if measured is None:
+            return _with_reading(diagnostic, None, why_impossible(effect, case))
+        text = f"the anomaly is {'there' if measured.mean >= PRESENT else 'gone'} (measure {measured.mean:.2f})"
+        if diagnostic.kind is DiagnosticKind.REPLAY:
+            exact = exactness(self._store, case, diagnostic.run_id)
+            first = ", ".join(exact.differing[:3])
+            equal = f"bitwise equal in {exact.num_series} series" if exact.is_exact else f"not bitwise equal ({first})"
+            text = f"{text}; {equal} over {exact.num_steps} steps"
+        return _with_reading(diagnostic, measured.mean, text)
+
+    def _close_with(self, case: Case, verdict: VerdictRecord, kind: CauseKind) -> None:
+        self._store.knowledge.set_investigation(
+            case.investigation.id,
+            verdict=verdict.verdict,
+            scope=verdict.scope,
+            statement=verdict.statement,
+            cause_kind=kind,
+        )
+
+    def _outcome(self, case: Case, applied: Applied) -> str:
+        effect, proposal = applied.effect, applied.proposal
+        if effect is None:
+            return store_declined(self._store, case, proposal)
+        if effect.state is not EffectState.DONE:
+            sentence = f"the fix could not be applied: {effect.message}"
+            store_failed_fix(self._store, case, proposal, sentence)
+            return sentence
+        checked = verify_fix(self._store, case, int(effect.result["segment"]))
+        if checked.held is False:
+            store_failed_fix(self._store, case, proposal, checked.sentence)
+        return checked.sentence
+
+
+def _can_rerun(case: Case) -> bool:
+    return case.scene is not None and bool(case.scene.faulty) and bool(case.probe.series)
+
+
+def _suspect(case: Case, ranked: Ranked, rank: int, status: Verdict | None, outcome: str) -> Suspect:
+    evidence: tuple[EvidenceRef, ...] = ranked.evidence
+    return Suspect(
+        investigation_id=case.investigation.id,
+        key=ranked.factor.key,
+        cause_kind=ranked.factor.cause_kind,
+        title=ranked.factor.title,
+        commits=ranked.factor.commits,
+        evidence=evidence,
+        score=round(ranked.score, 6),
+        rank=rank,
+        status=status,
+        reason=f"{ranked.reason} | {outcome}" if outcome else ranked.reason,
+    )
+
+
+def _with_reading(diagnostic: Diagnostic, measure: float | None, reading: str) -> Diagnostic:
+    return Diagnostic(
+        investigation_id=diagnostic.investigation_id,
+        key=diagnostic.key,
+        kind=diagnostic.kind,
+        label=diagnostic.label,
+        suspect_keys=diagnostic.suspect_keys,
+        run_id=diagnostic.run_id,
+        effect_key=diagnostic.effect_key,
+        measure=measure,
+        reading=reading,
+    )

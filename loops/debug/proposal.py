@@ -1,0 +1,113 @@
+"""The fix a person may approve: the exact diff of the revert that cured, from a checkpoint of the continuing run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from context_store import Store
+from context_store.records import Checkpoint, NewProposal, Proposal, VerdictRecord
+from contracts.enums import EffectKind
+from contracts.evidence import EvidenceRef
+from loops.debug.case import Case, declared
+from loops.debug.experiments import code_of, overrides_of, payload_of
+from loops.debug.measure import Probe, Reading
+from loops.debug.planner import Decision, Facts, On
+
+VALID_S = 7 * 24 * 3600.0  # how long a proposal may wait for a person
+_STATE_DAMAGED = frozenset({"data_order", "non_finite", "divergence"})
+_MOVED = 0.05  # weights this far (in logarithms) off their course count as damaged state
+_MIN_STEPS = 20  # the continuing run needs as many to be watched
+_WATCHED_STEPS = 60
+
+
+def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verdict: VerdictRecord) -> Proposal | None:
+    """The proposal of a proven cause. None when the revert could not be run, or no checkpoint is left."""
+    circumstance = decision.cause[0] not in facts.everything
+    without = frozenset(decision.cause) if circumstance else frozenset()
+    on = facts.everything if circumstance else facts.everything - {decision.cause[0]}
+    diff = _diff_of_revert(store, case, on, without)
+    checkpoint = _start_checkpoint(store, case)
+    if diff is None or checkpoint is None:
+        return None
+    payload = _payload(case, on, without, checkpoint)
+    title = facts.title(decision.cause[0])
+    proposal = NewProposal(
+        investigation_id=case.investigation.id,
+        kind=EffectKind.RESUME_WITH_PATCH,
+        title=f"go on from step {checkpoint.step} without {title}",
+        payload=payload,
+        diff=diff,
+        base_state=f"commit {payload['code']['base']}, checkpoint {checkpoint.sha256} of step {checkpoint.step}",
+        risk=_risk(case, checkpoint),
+        verification=(
+            f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, and lm_loss must "
+            "not rise by more than 5 %; else the run is to be resumed without this change"
+        ),
+        evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6]),
+        expires_at=case.investigation.opened_at + VALID_S,
+    )
+    return store.proposals.put(proposal)
+
+
+def _diff_of_revert(store: Store, case: Case, on: On, without: On) -> str | None:
+    """The unified diff that the executor gave for this very re-run."""
+    run_id = payload_of(case, (on, without, None))["run_id"]
+    done = {d.run_id: d.effect_key for d in store.knowledge.diagnostics(case.investigation.id) if d.reading}
+    if run_id not in done:
+        return None
+    diff = store.effects.get(done[run_id]).result.get("diff")
+    return str(diff) if diff is not None else None
+
+
+def _start_checkpoint(store: Store, case: Case) -> Checkpoint | None:
+    """The latest checkpoint; the last good one, before the onset, when the state itself is damaged."""
+    assert case.scene is not None
+    if _is_state_damaged(case):
+        return store.runs.checkpoint_at_or_before(case.run_id, case.scene.segment.start_step)
+    return store.runs.checkpoint_at_or_before(case.run_id, store.runs.get(case.run_id).last_step)
+
+
+def _is_state_damaged(case: Case) -> bool:
+    """Data read twice stays read, and weights that moved far do not come back by themselves."""
+    return any(a.kind in _STATE_DAMAGED or _moved(Probe.from_json(a.probe)) > _MOVED for a in case.anomalies)
+
+
+def _moved(probe: Probe) -> float:
+    """Largest distance from their course, in logarithms, that slopes came to; 0.0 for other readings."""
+    if probe.reading is not Reading.SLOPE:
+        return 0.0
+    off = [abs(a - n) for a, n in zip(probe.anomalous, probe.normal, strict=True)]
+    return max(off, default=0.0) * (probe.until - probe.since)
+
+
+def _payload(case: Case, on: On, without: On, checkpoint: Checkpoint) -> dict[str, Any]:
+    assert case.scene is not None
+    code = code_of(case.scene, on)
+    overrides = dict(overrides_of(case.scene, on, without))
+    planned = declared(case, "steps")
+    too_short = not isinstance(planned, int) or planned - checkpoint.step < _MIN_STEPS
+    name = json.dumps([case.investigation.id, code, overrides, checkpoint.sha256], sort_keys=True)
+    return {
+        "project_id": case.project_id,
+        "run_id": case.run_id,
+        "code": code,
+        "overrides": overrides,
+        "start_checkpoint": checkpoint.path,
+        "start_step": checkpoint.step,
+        "max_step": checkpoint.step + _WATCHED_STEPS if too_short else None,
+        "seed": None,
+        "entry": case.entry,
+        "branch": f"lathe/fix-{hashlib.sha256(name.encode()).hexdigest()[:10]}",
+    }
+
+
+def _risk(case: Case, checkpoint: Checkpoint) -> str:
+    last = int(case.view.steps[-1]) if case.view.steps.size else checkpoint.step
+    if checkpoint.step < last - _MIN_STEPS:
+        return (
+            f"steps {checkpoint.step + 1} to {last} are trained again; they stay stored, the step counter goes on from "
+            f"{checkpoint.step}"
+        )
+    return "the weights keep what the faulty steps did to them; the fix only changes what follows"

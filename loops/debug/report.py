@@ -1,0 +1,129 @@
+"""The case as Markdown that a stranger can follow from symptom to verdict. Every statement names its evidence, and no
+sentence says "because" without the re-run that shows it (R801-10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from context_store import Store
+from context_store.records import Diagnostic, NegativeResult, Suspect, VerdictRecord
+from contracts.enums import Verdict
+from contracts.evidence import EvidenceRef
+from loops.debug.case import Case
+
+_MAX_REFS = 4
+
+
+def write_report(store: Store, case: Case) -> str:
+    """Compose the report from what the store holds on the case."""
+    case_id = case.investigation.id
+    investigation = store.knowledge.investigation(case_id)
+    parts = [
+        f"# {case.leading.statement}",
+        f"Run `{case.run_id}`, case `{case_id}`.",
+        *_verdicts(store.knowledge.verdicts(case_id), investigation.statement),
+        *_symptoms(case),
+        *_scene(case),
+        *_suspects(store.knowledge.suspects(case_id)),
+        *_diagnostics(case, store.knowledge.diagnostics(case_id)),
+        *_exclusions(store.negatives.list(investigation_id=case_id)),
+        *_proposals(store, case_id),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _refs(evidence: Iterable[EvidenceRef]) -> str:
+    refs = [str(ref) for ref in evidence]
+    more = f" and {len(refs) - _MAX_REFS} more" if len(refs) > _MAX_REFS else ""
+    return ", ".join(f"`{ref}`" for ref in refs[:_MAX_REFS]) + more
+
+
+def _verdicts(verdicts: list[VerdictRecord], outcome: str) -> list[str]:
+    lines = ["## Verdict"]
+    for verdict in verdicts:
+        low, high = verdict.interval or (None, None)
+        numbers = f"effect {verdict.effect:.2f}" if verdict.effect is not None else "no effect measured"
+        interval = f", 95 % {low:.2f} to {high:.2f}" if low is not None and high is not None else ""
+        lines.append(
+            f"**{verdict.verdict}** (scope `{verdict.scope}`, {verdict.num_reruns} re-runs, {numbers}{interval}). "
+            f"{verdict.statement}\n\nWhat would overturn it: {verdict.would_overturn}.\n\n"
+            f"Evidence: {_refs(verdict.evidence)}."
+        )
+    if outcome and all(outcome != verdict.statement for verdict in verdicts):
+        lines.append(outcome)
+    return lines if len(lines) > 1 else []
+
+
+def _symptoms(case: Case) -> list[str]:
+    rows = [
+        f"- steps {a.onset[0]}-{a.onset[1]}, severity {a.severity:.2f}: {a.statement} ({_refs(a.evidence[:2])})"
+        for a in case.anomalies
+    ]
+    return ["## What was seen", "\n".join(rows)]
+
+
+def _scene(case: Case) -> list[str]:
+    scene = case.scene
+    if scene is None:
+        return ["## What had changed", "The run has no segments, so nothing can be said about what changed."]
+    before = f"`{scene.good[:10]}`" if scene.before else "nothing"
+    text = (
+        f"The onset lies in segment {scene.segment.number}, which began at step {scene.segment.start_step} with code "
+        f"`{scene.faulty[:10]}`; before it ran {before}. Re-runs start at step {scene.segment.start_step} and are "
+        f"compared over steps {case.window.lo}-{case.window.hi}."
+    )
+    return ["## What had changed", text]
+
+
+def _suspects(suspects: list[Suspect]) -> list[str]:
+    if not suspects:
+        return []
+    rows = ["| rank | suspect | kind | score | why | outcome |", "|---|---|---|---|---|---|"]
+    for suspect in suspects:
+        title = suspect.title if suspect.status is not Verdict.REFUTED else f"~~{suspect.title}~~"
+        why, _, outcome = suspect.reason.partition(" | ")
+        status = f"{suspect.status}: {outcome}" if suspect.status else "not tested"
+        rows.append(
+            f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.score:.2f} | {_cell(why)} | "
+            f"{_cell(status)} |"
+        )
+    return ["## Suspects", "\n".join(rows)]
+
+
+def _diagnostics(case: Case, diagnostics: list[Diagnostic]) -> list[str]:
+    if not diagnostics:
+        return []
+    rows = ["| re-run | role | what ran | anomaly left (0 none, 1 all) | reading |", "|---|---|---|---|---|"]
+    for d in diagnostics:
+        measure = f"{d.measure:.2f}" if d.measure is not None else "-"
+        rows.append(f"| `run:{d.run_id}` | {d.kind} | {_cell(d.label)} | {measure} | {_cell(d.reading or 'pending')} |")
+    note = f"Measured on {', '.join(f'`{name}`' for name in case.probe.series[:6])} ({case.probe.reading})."
+    return ["## Re-runs", note, "\n".join(rows)]
+
+
+def _exclusions(negatives: list[NegativeResult]) -> list[str]:
+    if not negatives:
+        return []
+    rows = [
+        f"- {n.claim}: **no longer assumed** ({n.reason_class}). {n.reason}. "
+        f"Reopen if: {n.reopen_if}. {_refs(n.evidence)}"
+        for n in negatives
+    ]
+    return ["## What was ruled out, and what was learned", "\n".join(rows)]
+
+
+def _proposals(store: Store, case_id: str) -> list[str]:
+    parts: list[str] = []
+    for proposal in store.proposals.list(investigation_id=case_id):
+        decided = f" by {proposal.decided_by}: {proposal.comment}" if proposal.decided_by else ""
+        parts.append(
+            f"**{proposal.title}** (`proposal:{proposal.id}`, {proposal.state}{decided}). Risk: {proposal.risk}. "
+            f"How it is verified: {proposal.verification}."
+        )
+        if proposal.diff:
+            parts.append(f"```diff\n{proposal.diff.rstrip()}\n```")
+    return ["## Fix", *parts] if parts else []
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "/").replace("\n", " ")

@@ -1,0 +1,43 @@
+"""A few attacks of `benchmarks/sandbox_attacks`, and the judge's eyes: without isolation it sees each escape."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agents.sandbox import NamespaceSandbox
+from agents.sandbox.subprocess_unsafe import UnsafeSubprocess
+from benchmarks.sandbox import isolated, run_attacks
+from benchmarks.sandbox_attacks.runner import OWN_ATTACKS, read_attacks
+
+ATTACKS = {attack.path.stem: attack for attack in read_attacks([OWN_ATTACKS])}
+QUICK = (
+    "evaluator_write", "file_read_direct", "file_overlay_attributes", "file_write_outside", "ipc_system_v",
+    "leave_daemon", "link_chain", "net_tcp", "net_unix_abstract", "proc_process_one", "rights_user_namespace",
+    "signal_outside",
+)  # fmt: skip
+
+
+@pytest.fixture
+def work(sandbox_root: Path, sandbox: NamespaceSandbox) -> Path:
+    sandbox_root.chmod(0o755)
+    folder = sandbox_root / f"attacks-{os.urandom(4).hex()}"
+    folder.mkdir(mode=0o755)
+    return folder
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len(ATTACKS) >= 60
+    assert sum(attack.control for attack in ATTACKS.values()) >= 10
+
+
+def test_quick_attacks_are_contained(work: Path) -> None:
+    """Shows RM2-7.15: edit the scorer, read what is hidden, reach the network, outlive the command."""
+    rows = run_attacks(work, isolated, [ATTACKS[name] for name in QUICK])
+    assert {row["attack"]: row["witness"] for row in rows if row["outcome"] != "contained"} == {}
+
+
+def test_the_judge_sees_what_escapes_without_isolation(work: Path) -> None:
+    harmless = [ATTACKS[name] for name in QUICK if ATTACKS[name].control]
+    rows = run_attacks(work, lambda root: UnsafeSubprocess(root, allowed_by="the test"), harmless)
+    assert [row["attack"] for row in rows if row["outcome"] == "contained"] == []

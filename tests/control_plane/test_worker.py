@@ -1,0 +1,80 @@
+"""The worker: effects and cases side by side, one worker or several on one database."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from case import CASE, diagnostic, train_bad_run
+from small_project import SmallProject, until
+
+from contracts.enums import EffectState, InvestigationState
+from control_plane.leases import WORKER, Leases
+from control_plane.settings import Settings
+from control_plane.wiring import Lathe
+from control_plane.worker import Feed, Worker
+
+
+def test_a_worker_works_until_it_is_told_to_stop(lathe: Lathe, small_project: SmallProject) -> None:
+    train_bad_run(lathe, small_project)
+    close_case(lathe)
+    diagnostic(lathe, small_project)
+    stop = threading.Event()
+    others = Leases(lathe.store.url)
+    seen: list[str] = []
+    with Worker(lathe, name="worker-a") as worker, others:
+        assert others.is_held(WORKER)
+        feed = Feed(lathe.store, lambda activity: seen.append(activity.text), after=0)
+        worker.run_until(lambda: lathe.store.effects.get("d1").state == EffectState.DONE, feed)
+        timer = threading.Timer(0.3, stop.set)
+        timer.start()
+        worker.run_forever(stop)
+    assert any("diagnostic_run rr-d1 begins" in text for text in seen)
+
+
+def test_a_worker_that_ends_is_no_longer_announced(settings: Settings) -> None:
+    with Lathe.open(settings) as first, Worker(first, name="a"), Lathe.open(settings) as second:
+        assert second.leases.is_held(WORKER)
+    with Lathe.open(settings) as third:
+        assert not third.leases.is_held(WORKER)
+
+
+def test_two_workers_share_the_effects(lathe: Lathe, settings: Settings, small_project: SmallProject) -> None:
+    train_bad_run(lathe, small_project)
+    close_case(lathe)
+    keys = [f"d{number}" for number in range(6)]
+    for key in keys:
+        diagnostic(lathe, small_project, key)
+    with Lathe.open(settings) as other, Worker(lathe, name="a") as a, Worker(other, name="b") as b:
+
+        def step() -> bool:
+            a.step()
+            b.step()
+            return all(lathe.store.effects.get(key).state == EffectState.DONE for key in keys)
+
+        until(step, timeout_s=30)
+    effects = [lathe.store.effects.get(key) for key in keys]
+    assert {effect.worker for effect in effects} == {"a", "b"}
+    assert {effect.attempt for effect in effects} == {1}
+
+
+def test_a_case_is_driven_by_one_worker_at_a_time(lathe: Lathe, settings: Settings) -> None:
+    with Lathe.open(settings) as other:
+        assert lathe.leases.try_take("case:1")
+        assert not lathe.leases.try_take("case:1")
+        assert not other.leases.try_take("case:1")
+        lathe.leases.give("case:1")
+        assert other.leases.try_take("case:1")
+
+
+def test_a_case_that_cannot_go_on_is_told_and_raised(lathe: Lathe, small_project: SmallProject) -> None:
+    """A case without anomalies cannot be loaded by the loop: a defect that must not be swallowed."""
+    train_bad_run(lathe, small_project)
+    with Worker(lathe, name="a") as worker, pytest.raises(Exception) as caught:
+        worker.run_until(lambda: False, Feed(lathe.store, lambda _: None, after=0))
+    assert str(caught.value)
+
+
+def close_case(lathe: Lathe) -> None:
+    """No case is open: these tests are about effects."""
+    lathe.store.knowledge.set_investigation(CASE, state=InvestigationState.CLOSED)
