@@ -101,7 +101,13 @@ def _detail(change: ConfigChange, source: str) -> dict[str, Scalar]:
 
 def _sentence(change: ConfigChange) -> str:
     if change.status == "added":
-        return f"{change.key} added: {change.after}"
+        return f"{change.key} added: {_word(change.after)}"
     if change.status == "removed":
-        return f"{change.key} removed, was {change.before}"
-    return f"{change.key} {change.before} -> {change.after}"
+        return f"{change.key} removed, was {_word(change.before)}"
+    return f"{change.key} {_word(change.before)} -> {_word(change.after)}"
+
+
+def _word(value: Scalar) -> str:
+    """A value as it fits into a sentence; the event's detail has all of it."""
+    text = str(value)
+    return text if len(text) <= 40 else text[:39] + "…"

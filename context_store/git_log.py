@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -67,20 +69,23 @@ def read_log(repository: Path, known: Sequence[str]) -> Iterator[RawCommit]:
     """
     command = ["git", "-C", str(repository), *_OPTIONS, *_LOG]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors) as process,
+    ):
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write("".join(f"^{commit}\n" for commit in known).encode())
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # git has ended already; its exit status tells
+            process.stdin.write("".join(f"^{commit}\n" for commit in known).encode())
+            process.stdin.close()
         complete: RawCommit | None = None  # the last one may be cut off; it counts only when git ended well
         for commit in _parse(process.stdout):
             if complete is not None:
                 yield complete
             complete = commit
-        message = process.stderr.read().decode(errors="replace")
-    if process.returncode != 0:
-        raise _broken(repository, message)
+        if process.wait() != 0:
+            errors.seek(0)
+            raise _broken(repository, errors.read().decode(errors="replace"))
     if complete is not None:
         yield complete
 

@@ -22,7 +22,8 @@ from context_store.series import seal_run
 from contracts.errors import LogFormatError, NotFound
 from contracts.events import Event, Finished, Metrics, read_events, segment_folder
 
-BATCH_EVENTS = 4096
+BATCH_EVENTS = 1024
+MAX_NAME_CHARACTERS = 500
 
 
 class Ingest:
@@ -115,8 +116,17 @@ def _read(log: Path, offset: int) -> tuple[list[Event], int, LogFormatError | No
 
 
 def _check(event: Event, log: Path, offset: int) -> None:
-    if isinstance(event, Metrics) and not all(isinstance(value, int | float) for value in event.values.values()):
+    """Raises LogFormatError for what the framing lets through but no row can hold."""
+    problem = ""
+    if not isinstance(getattr(event, "step", 0), int):
+        problem = "the step is no whole number"
+    elif isinstance(event, Metrics):
+        if not all(isinstance(value, int | float) for value in event.values.values()):
+            problem = f"step {event.step} has a value that is no number"
+        elif "\0" in "".join(event.values) or any(len(name) > MAX_NAME_CHARACTERS for name in event.values):
+            problem = f"step {event.step} has a name with a NUL or of more than {MAX_NAME_CHARACTERS} characters"
+    if problem:
         raise LogFormatError(
-            f"{log} at byte {offset}: step {event.step} has a value that is no number",
-            remedy="log numbers only (NaN and infinities are numbers); what stands before was kept",
+            f"{log} at byte {offset}: {problem}",
+            remedy="log numbers (NaN and infinities are numbers) under short names; what stands before was kept",
         )

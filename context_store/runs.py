@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import sqlalchemy as sa
@@ -59,6 +59,7 @@ class Runs:
         limit: int = 50,
         before: str | None = None,
         investigation_id: str | None = None,
+        states: Collection[RunState] | None = None,
     ) -> builtins.list[Run]:
         """Newest first; `before`: only runs older than the one with this id."""
         query = _RUN.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)
@@ -68,6 +69,8 @@ class Runs:
             query = query.where(RunRow.role == role)
         if investigation_id is not None:
             query = query.where(RunRow.investigation_id == investigation_id)
+        if states is not None:
+            query = query.where(RunRow.state.in_(states))
         if before is not None:
             other = sa.select(RunRow.created_at, RunRow.id).where(RunRow.id == before).scalar_subquery()
             query = query.where(sa.tuple_(RunRow.created_at, RunRow.id) < other)

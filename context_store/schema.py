@@ -69,6 +69,11 @@ def _create_extension(connection: sa.Connection) -> None:
     try:
         connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
     except DBAPIError as error:
+        if isinstance(error.orig, pg_errors.InsufficientPrivilege):
+            raise EnvironmentFault(
+                "the database user may not create the extension 'vector'",
+                remedy="have an administrator run CREATE EXTENSION vector in this database",
+            ) from error
         if not isinstance(error.orig, pg_errors.FeatureNotSupported | pg_errors.UndefinedFile):
             raise
         raise EnvironmentFault(

@@ -66,11 +66,21 @@ class SeriesStore:
         return SeriesMatrix(names=tuple(names), steps=steps, values=values, present=present)
 
     def downsample(
-        self, run_id: str, name: str, buckets: int, lo: int | None = None, hi: int | None = None
+        self,
+        run_id: str,
+        name: str,
+        buckets: int,
+        lo: int | None = None,
+        hi: int | None = None,
+        view: View = "canonical",
     ) -> SeriesData:
-        """The canonical view with at most four finite points a bucket of steps (context_store.downsampling)."""
-        data = self.read(run_id, name, lo, hi)
-        keep = keep_shape(data.steps, data.values, buckets)
+        """With at most four finite points a bucket of steps, in the full view of each segment (`keep_shape`)."""
+        data = self.read(run_id, name, lo, hi, view)
+        parts = [np.flatnonzero(data.segments == segment) for segment in np.unique(data.segments)]
+        if view == "canonical" or not parts:
+            keep = keep_shape(data.steps, data.values, buckets)
+        else:
+            keep = np.sort(np.concatenate([p[keep_shape(data.steps[p], data.values[p], buckets)] for p in parts]))
         return SeriesData(name=name, steps=data.steps[keep], values=data.values[keep], segments=data.segments[keep])
 
     def latest(self, run_ids: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -77,7 +77,10 @@ class EmbeddedPostgres:
             socket_folder = self._answers()
             if socket_folder is None:
                 raise self._fault("the embedded database stopped right after its start", self._log_tail())
-            return _ensure_database(socket_folder)
+            try:
+                return _ensure_database(socket_folder)
+            except psycopg.Error as error:
+                raise self._fault("the embedded database refuses the connection", str(error)) from error
 
     def stop(self) -> None:
         """Stop the server for everybody. Does nothing when it does not run."""
@@ -98,8 +101,9 @@ class EmbeddedPostgres:
             return None
         try:
             psycopg.connect(_url(server.socket_folder, "postgres"), connect_timeout=10).close()
-        except psycopg.OperationalError:
-            return None
+        except psycopg.OperationalError as error:
+            if "too many clients" not in str(error):  # busy is not dead
+                return None
         return server.socket_folder
 
     @contextmanager
@@ -109,7 +113,7 @@ class EmbeddedPostgres:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise self._fault(f"the database folder cannot be used ({error.strerror})", "") from error
+            raise self._fault("the database folder cannot be used", str(error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

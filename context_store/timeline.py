@@ -14,14 +14,19 @@ from context_store.models import TimelineRow
 from context_store.records import TimelineEvent
 from contracts.enums import TimelineKind
 
+MAX_TITLE_CHARACTERS = 200
+
 
 class Timeline:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, event: TimelineEvent) -> TimelineEvent:
-        """Idempotent by (run, segment, step, kind, title). An `at` of 0 becomes now. Raises NotFound for the run."""
-        event = event if event.at else dataclasses.replace(event, at=self._database.clock())
+        """Idempotent by (run, segment, step, kind, title). An `at` of 0 becomes now. Raises NotFound for the run.
+
+        A title is cut at MAX_TITLE_CHARACTERS; what is long belongs into `detail`.
+        """
+        event = dataclasses.replace(event, at=event.at or self._database.clock(), title=_short(event.title))
         with self._database.begin() as connection:
             add_events(connection, [event])
             row = connection.execute(
@@ -60,4 +65,10 @@ def add_events(connection: sa.Connection, events: Collection[TimelineEvent]) -> 
     if not events:
         return
     rows = [{f.name: getattr(e, f.name) for f in dataclasses.fields(e) if f.name != "id"} for e in events]
+    for row in rows:
+        row["title"] = _short(row["title"])
     connection.execute(insert(TimelineRow).on_conflict_do_nothing(), rows)
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= MAX_TITLE_CHARACTERS else title[: MAX_TITLE_CHARACTERS - 1] + "…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -13,6 +14,7 @@ import psycopg
 from contracts.errors import DatabaseUnavailable
 
 WORKER = "worker"
+_RETRY_S = 0.1
 _LOOK = """
     SELECT EXISTS (
         SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
@@ -64,9 +66,13 @@ class Leases:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Wait for the lock and hold it."""
-        with self._lock:
-            self._ask("SELECT pg_advisory_lock(%s) IS NULL", name)
+        """Wait for the lock and hold it.
+
+        Asks again and again instead of waiting inside the database: a waiting statement keeps a snapshot, and
+        `CREATE INDEX CONCURRENTLY` of whoever holds the lock would wait for that snapshot to end.
+        """
+        while not self.try_take(name):
+            time.sleep(_RETRY_S)
         try:
             yield
         finally:

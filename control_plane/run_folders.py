@@ -9,23 +9,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contracts.backend import Launch
+from contracts.errors import LogFormatError, NotFound
 from contracts.events import segment_folder
+from control_plane.disk import explained
 
 
 def claim_segment(run_folder: Path, owner: str, describe: Callable[[int], Launch]) -> Launch:
     """The launch of the segment that belongs to `owner`: the one it got before, else `describe(next number)`.
 
     `owner` names the reason, for instance an effect's key, so that a repeated request gets the same segment.
+    Raises DiskFull, EnvironmentFault.
     """
-    run_folder.mkdir(parents=True, exist_ok=True)
-    while True:
-        numbers = segment_numbers(run_folder)
-        for number in numbers:
-            if segment_owner(run_folder, number) == owner:
-                return read_launch(run_folder, number)
-        launch = describe(len(numbers))
-        if _create(run_folder, owner, launch):
-            return launch
+    with explained(run_folder):
+        run_folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            numbers = segment_numbers(run_folder)
+            for number in numbers:
+                if segment_owner(run_folder, number) == owner:
+                    return read_launch(run_folder, number)
+            launch = describe(len(numbers))
+            if _create(run_folder, owner, launch):
+                return launch
 
 
 def segment_numbers(run_folder: Path) -> list[int]:
@@ -34,8 +38,16 @@ def segment_numbers(run_folder: Path) -> list[int]:
 
 
 def read_launch(run_folder: Path, segment: int) -> Launch:
-    """What the segment was started with."""
-    return Launch.from_json((segment_folder(run_folder, segment) / "launch.json").read_text())
+    """What the segment was started with. Raises NotFound without a launch.json, LogFormatError for a damaged one."""
+    path = segment_folder(run_folder, segment) / "launch.json"
+    try:
+        return Launch.from_json(path.read_text())
+    except FileNotFoundError as error:
+        raise NotFound(f"{path} is gone", remedy="restore the run folder, or begin another run") from error
+    except (ValueError, TypeError) as error:
+        raise LogFormatError(
+            f"{path} is damaged: {error}", remedy="restore it from a backup, or begin another run"
+        ) from error
 
 
 def segment_owner(run_folder: Path, segment: int) -> str:

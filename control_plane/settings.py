@@ -29,6 +29,7 @@ class Settings(BaseSettings):
     api_base: str = ""  # OpenAI-compatible server
     log_level: str = "warning"
     log_json: bool = False
+    fresh_seeds: int = Field(default=5, ge=0, le=20)  # pairs from random weights after a proof; 0 is off
     actor: str = Field(default_factory=lambda: _login(), min_length=1)  # who acts, in ledger and approvals
     cancel_grace_s: float = Field(default=20.0, gt=0)  # what a cancelled training gets to write a checkpoint
 

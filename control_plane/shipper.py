@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 
 from context_store import Store
+from context_store.records import Run
 from contracts.backend import Launch, Outcome
 from contracts.enums import RunState
 from contracts.errors import DatabaseUnavailable, LogFormatError
@@ -15,6 +17,7 @@ from control_plane.run_folders import segment_numbers
 
 _log = structlog.get_logger(__name__)
 _PAGE = 200
+_UNFINISHED = (RunState.CREATED, RunState.RUNNING)
 _GRACE_S = 60.0  # a launch may wait that long for Ray and a free CPU
 
 
@@ -55,12 +58,19 @@ class Shipper:
     def catch_up(self, now: float) -> int:
         """Load what any process left in the folders of unfinished runs, and mark those that nobody trains any more."""
         total = 0
-        for run in self._store.runs.list(limit=_PAGE):
+        for run in self._unfinished():
             folder = Path(run.folder)
-            if run.state not in (RunState.CREATED, RunState.RUNNING) or not folder.is_dir():
+            if not folder.is_dir():
                 continue
             total += self.ship(run.id, folder)
             numbers = segment_numbers(folder)
             if numbers and run.state == RunState.RUNNING and is_abandoned(folder, numbers[-1], now - _GRACE_S):
                 self._store.runs.set_state(run.id, RunState.STOPPED, "its process vanished; go on with: lathe train")
         return total
+
+    def _unfinished(self) -> Iterator[Run]:
+        """However old they are; page by page."""
+        last: str | None = None
+        while page := self._store.runs.list(states=_UNFINISHED, limit=_PAGE, before=last):
+            yield from page
+            last = page[-1].id

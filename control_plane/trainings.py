@@ -85,10 +85,16 @@ class Trainings:
         """Go on with a run: in its last segment if that crashed and nothing changed, else in a new one.
 
         A new segment starts from the newest checkpoint. `commit` None keeps the code, `overrides` are added to those
-        of the last segment. UserInputError when the run is being trained or is complete.
+        of the last segment. UserInputError when the run is being trained, is complete, or has no segment.
         """
         run = self._store.runs.get(run_id)
-        number = segment_numbers(Path(run.folder))[-1]
+        numbers = segment_numbers(Path(run.folder))
+        if not numbers:
+            raise UserInputError(
+                f"run {run_id} has no segment in {run.folder}: it ended before it began, or the folder is gone",
+                remedy="restore the folder, or begin another run with: lathe train PROJECT",
+            )
+        number = numbers[-1]
         last = read_launch(Path(run.folder), number)
         wanted = self._changed(run, last, commit, overrides or {}, max_step)
         if is_running(Path(run.folder), number):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -49,7 +50,8 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self._cases.stop()
-        self._executor.release()
+        with suppress(DatabaseUnavailable):  # then the leases run out by themselves
+            self._executor.release()
 
     def step(self) -> bool:
         """Do what can be done now, without waiting; True when anything changed."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contracts.errors import RepositoryError
+from control_plane.disk import explained
 from control_plane.git import Git, require_commit, require_repository
 
 BRANCH_PREFIX = "lathe/"
@@ -91,10 +92,11 @@ class Worktrees:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Held across processes; the kernel drops it when the holder dies."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        with explained(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / "lock").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
 
 
 def _patched(git: Git, base: str, code: CodeVersion) -> str:

@@ -21,7 +21,7 @@ INTERPRETED: bool = not isinstance(_probe, triton.JITFunction)
 
 
 def num_programs(tensor_index: int | None) -> int:
-    """Programs of a persistent kernel: one a streaming multiprocessor; three in the interpreter, to show that it is."""
+    """Programs of a persistent kernel: one a streaming multiprocessor; two in the interpreter, to show that it is."""
     import torch
 
-    return 3 if INTERPRETED else torch.cuda.get_device_properties(tensor_index).multi_processor_count
+    return 2 if INTERPRETED else torch.cuda.get_device_properties(tensor_index).multi_processor_count

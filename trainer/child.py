@@ -35,9 +35,10 @@ def main(arguments: list[str]) -> int:
     """Run one launch and return the exit status."""
     stop = StopRequest()
     try:
-        from trainer.session import run_launch  # imports torch, so only once signals are caught
+        launch = _read_launch(arguments)
+        from trainer.session import run_launch  # imports torch: only now that signals are caught
 
-        return run_launch(_read_launch(arguments), stop)
+        return run_launch(launch, stop)
     except LatheError as error:
         sys.stderr.write(f"{error}\n")
         return 3 if isinstance(error, EnvironmentFault) else 2

@@ -19,11 +19,14 @@ class ExecutionRecord:
         self._project = project.resolve()
         self._lines: dict[str, set[int]] = {}
         self._tracers: dict[str, Any] = {}
+        self.is_running = False
 
     def start(self) -> None:
+        self.is_running = True
         sys.settrace(self._trace)
 
     def stop(self) -> None:
+        self.is_running = False
         sys.settrace(None)
 
     def modules(self) -> dict[str, str]:

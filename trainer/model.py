@@ -6,7 +6,7 @@ D model width, L layers, E experts, R ranks, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,9 +51,10 @@ class LanguageModel:
         target_T = tokens_BS[:, 1:].reshape(-1)
         token_loss_T = functional.cross_entropy(logits_TV, target_T, reduction="none", label_smoothing=smoothing)
         lm_loss = token_loss_T.mean()
-        loads = [self._load(routing) for routing in routings]
-        balance_L = torch.stack([self._balance(layer, r, loads[layer]) for layer, r in enumerate(routings)])
-        z_L = torch.stack([z_loss(routing.logits_ET) for routing in routings])
+        logits_LET = torch.stack([routing.logits_ET for routing in routings])
+        probs_LET = torch.stack([routing.probs_ET for routing in routings])
+        load_LRE = self._load(routings)
+        balance_L, z_L = self._balance(probs_LET, load_LRE), z_loss(logits_LET)
         moe = self._config.moe
         loss = lm_loss + moe.balance.coefficient(step) * balance_L.sum() + moe.z_loss.coefficient(step) * z_L.sum()
         if self._config.loss.head_z_coef:
@@ -64,9 +65,9 @@ class LanguageModel:
             sequence_loss_B=token_loss_T.detach().view(len(tokens_BS), -1).mean(dim=1),
             balance_L=balance_L.detach(),
             z_L=z_L.detach(),
-            logits_LET=torch.stack([routing.logits_ET.detach() for routing in routings]),
-            probs_LET=torch.stack([routing.probs_ET.detach() for routing in routings]),
-            load_LRE=torch.stack(loads),
+            logits_LET=logits_LET.detach(),
+            probs_LET=probs_LET.detach(),
+            load_LRE=load_LRE,
         )
 
     def _hidden(self, weights: Mapping[str, Tensor], tokens_BS: Tensor) -> tuple[Tensor, list[Routing]]:
@@ -105,11 +106,13 @@ class LanguageModel:
             logits_TV = model.logit_softcap * torch.tanh(logits_TV / model.logit_softcap)
         return logits_TV
 
-    def _load(self, routing: Routing) -> Tensor:
+    def _load(self, routings: Sequence[Routing]) -> Tensor:
+        chosen_LET = torch.stack([routing.chosen_ET for routing in routings])
         config = self._config
-        return expert_load(routing.chosen_ET, config.moe.top_k, config.parallel.dp_size, config.data.seq_len)
+        return expert_load(chosen_LET, config.moe.top_k, config.parallel.dp_size, config.data.seq_len)
 
-    def _balance(self, layer: int, routing: Routing, load_RE: Tensor) -> Tensor:
-        config = self._config
-        probs_RNE = by_rank(routing.probs_ET, config.parallel.dp_size, config.data.seq_len)
-        return self._parts.balance_loss(layer, probs_RNE, load_RE, config.moe.balance)
+    def _balance(self, probs_LET: Tensor, load_LRE: Tensor) -> Tensor:
+        config, balance_loss = self._config, self._parts.balance_loss
+        probs_LRNE = by_rank(probs_LET, config.parallel.dp_size, config.data.seq_len)
+        layers = enumerate(zip(probs_LRNE, load_LRE, strict=True))
+        return torch.stack([balance_loss(layer, *of_layer, config.moe.balance) for layer, of_layer in layers])

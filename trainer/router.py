@@ -1,7 +1,7 @@
 """Top-k routing in float32, its auxiliary losses, and the violation measure.
 
 Shape letters: L layers, T tokens (ordered sequence, rank, position), R virtual data-parallel ranks, N tokens of
-one rank, E experts, K experts a token goes to, D model width.
+one rank, I its sequences, S positions, E experts, K experts a token goes to, D model width.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ def route(x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: MoeC
     )
 
 
-def by_rank(x_ET: Tensor, dp_size: int, seq_len: int) -> Tensor:
-    """[R, N, E] view of token values: sequence i of the batch belongs to rank i % R."""
-    num_experts = x_ET.shape[0]
-    return x_ET.view(num_experts, -1, dp_size, seq_len).permute(2, 1, 3, 0).reshape(dp_size, -1, num_experts)
+def by_rank(x_LET: Tensor, dp_size: int, seq_len: int) -> Tensor:
+    """[L, R, N, E]: sequence i of the batch belongs to rank i % R."""
+    num_layers, num_experts, _ = x_LET.shape
+    x_LEIRS = x_LET.view(num_layers, num_experts, -1, dp_size, seq_len)
+    return x_LEIRS.permute(0, 3, 2, 4, 1).flatten(2, 3)
 
 
-def expert_load(chosen_ET: Tensor, top_k: int, dp_size: int, seq_len: int) -> Tensor:
-    """[R, E] fraction of each rank's assignments that went to each expert; every row sums to 1."""
-    num_experts, num_tokens = chosen_ET.shape
-    count_ER = chosen_ET.view(num_experts, -1, dp_size, seq_len).sum(dim=(1, 3))
-    return count_ER.t() * (dp_size / (num_tokens * top_k))
+def expert_load(chosen_LET: Tensor, top_k: int, dp_size: int, seq_len: int) -> Tensor:
+    """[L, R, E] fraction of each rank's assignments that went to each expert; sums to 1 over the experts."""
+    tokens_per_rank = chosen_LET.shape[2] // dp_size
+    return by_rank(chosen_LET, dp_size, seq_len).sum(dim=2) / (tokens_per_rank * top_k)
 
 
-def z_loss(logits_ET: Tensor) -> Tensor:
-    """mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv 2202.08906 eq. 5)."""
-    return logits_ET.logsumexp(dim=0).square().mean()
+def z_loss(logits_LET: Tensor) -> Tensor:
+    """[L] mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv 2202.08906 eq. 5)."""
+    return logits_LET.logsumexp(dim=1).square().mean(dim=1)
 
 
 def max_violation(load_E: Tensor) -> Tensor:

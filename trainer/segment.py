@@ -61,12 +61,12 @@ class Segment:
             self._log.append(self._started(state, corpus))
         training = Training(self._recipe, corpus, state, time.perf_counter)
         last_step = self._launch.max_step or self._config.steps
-        traced_until = training.step + _TRACED_STEPS
+        traced_until = training.step + _TRACED_STEPS  # tracing slows the project's own code
         finished: Finished | None = None
         while training.step < last_step and finished is None:
             record = training.advance()
             self._write(record)
-            if training.step == traced_until:
+            if training.step in (traced_until, last_step):
                 self._write_executed(training.step)
             finished = self._fault(record) or self._stop(training, last_step)
             if finished is None and training.step % self._config.checkpoint.every == 0:
@@ -115,6 +115,8 @@ class Segment:
             self._say(self._recipe.parts.log_line(step, record.values))
 
     def _write_executed(self, step: int) -> None:
+        if not self._record.is_running:
+            return
         self._record.stop()
         self._log.append(CodeExecuted(step=step, modules=self._record.modules(), lines=self._record.lines()))
 

@@ -48,10 +48,13 @@ def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
 def _train(launch: Launch, log: RunLog, stop_requested: Callable[[], bool]) -> Finished:
     record = ExecutionRecord(Path(launch.project))
     record.start()
-    recipe = load_recipe(Path(launch.project), launch.entry)
-    overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
-    recipe = Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
-    return Segment(launch, recipe, log, record, stop_requested, _say).run()
+    try:
+        recipe = load_recipe(Path(launch.project), launch.entry)
+        overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
+        recipe = Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
+        return Segment(launch, recipe, log, record, stop_requested, _say).run()
+    finally:
+        record.stop()
 
 
 def _failure(error: Exception, project: Path) -> Exception:

@@ -80,6 +80,7 @@ class NamespaceSandbox:
             raise UserInputError("this workspace belongs to another sandbox", remedy="use the sandbox that created it")
         with workspace.occupied() as stack:
             job = self._job(stack, command)
+            self._store.renew_work(stack.upper)
             ours, theirs = socket.socketpair()
             with ours:
                 self._hand_over(theirs)
@@ -223,8 +224,10 @@ def _start_zygote(
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", *words], pass_fds=descriptors, env={},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+            start_new_session=True,  # an interrupt at the terminal is for the caller; we end when it closes the socket
         )  # fmt: skip
     kind, _, bounds = ours.recv(256).partition(b" ")
     if kind != zygote.HELLO:
+        process.wait()
         raise refusal("start", 0, "the launcher process")
     return ours, process, tuple(bounds.decode().split(",")) if bounds else ()

@@ -18,7 +18,7 @@ from typing import Protocol
 from contracts.errors import UserInputError
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-MAX_DEPTH = 128
+MAX_DEPTH = 128  # of folders in a workspace: deeper ones end the command, and are neither compared nor exported
 
 
 class Trust(StrEnum):

@@ -5,7 +5,6 @@ The caller makes sure that no process of the sandbox is alive meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -238,39 +237,40 @@ def copy_tree(layers: Sequence[Path], target: Path, uid: int) -> None:
             os.chown(place, uid, uid, follow_symlinks=False)
 
 
-def remove(folder: Path) -> None:
+def remove(folder: str | Path) -> None:
     """Removes a folder however deep it nests and whatever its permissions are: nothing is opened by a long path."""
-    os.chmod(folder, stat.S_IRWXU)
-    aside = _fresh_folder(folder)
-    pending = [str(folder)]
-    finished = []
-    for number in itertools.count():
-        if not pending:
-            break
+    top = os.fspath(folder)
+    os.chmod(top, stat.S_IRWXU)
+    moved = (f"{top}/.removed-{number}" for number in itertools.count())
+    pending = [top]
+    while pending:
         current = pending.pop()
-        finished.append(current)
         for entry in _entries(current):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
-            elif entry.path != aside:
-                os.chmod(entry.path, stat.S_IRWXU)
-                pending.append(f"{aside}/{number}-{len(pending)}")
-                os.rename(entry.path, pending[-1])
-    for path in reversed(finished[1:]):
-        os.rmdir(path)
-    os.rmdir(aside)
-    os.rmdir(folder)
+            elif not _remove_empty(entry.path):
+                pending.append(entry.path if current == top else _move(entry.path, moved))
+        if current != top:
+            os.rmdir(current)
+    os.rmdir(top)
+
+
+def _remove_empty(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        os.chmod(folder, stat.S_IRWXU)
+        return False
+    return True
+
+
+def _move(folder: str, names: Iterator[str]) -> str:
+    """Moves a folder to the first free name, so that it can be opened by a short path."""
+    target = next(name for name in names if not os.path.lexists(name))
+    os.rename(folder, target)
+    return target
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(entries)
-
-
-def _fresh_folder(parent: Path) -> str:
-    for number in itertools.count():
-        path = f"{parent}/.removed-{number}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, stat.S_IRWXU)
-            return path
-    raise AssertionError("an endless count has ended")

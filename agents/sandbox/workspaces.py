@@ -63,15 +63,37 @@ class LayerStore:
     def paths(self, layers: Sequence[str]) -> list[Path]:
         return [self.path(layer) for layer in layers]
 
+    def keep_open(self, layer: str) -> None:
+        """Gives us back the folder that its owner has closed to itself and so, when that is the same user, to us."""
+        path = self.path(layer)
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            path.chmod(0o755)
+
+    def renew_work(self, layer: str) -> None:
+        """Gives the kernel an empty work folder. It refuses one that a volatile overlay has used.
+
+        Volatile: it does not write the whole disk back at the end of each command. A layer that a crash of the machine
+        loses belongs to an owner that is dead too.
+        """
+        work = f"{self.folder}/{layer}/work"
+        if os.listdir(work):
+            trees.remove(work)
+            self._make_folder(work, 0o755)
+
+    def _make_folder(self, path: str, mode: int) -> None:
+        os.mkdir(path, mode)
+        if self._uid != os.geteuid():
+            os.chown(path, self._uid, self._uid)
+
     def new(self) -> str:
         """An empty layer with no user yet."""
         with self._lock:
             layer = str(next(self._numbers))
+        path = f"{self.folder}/{layer}"
         with disk_full_is_said():
-            for name in (layer, f"{layer}/fs", f"{layer}/work"):
-                os.mkdir(self.folder / name, 0o755)
-                if self._uid != os.geteuid():
-                    os.chown(self.folder / name, self._uid, self._uid)
+            self._make_folder(path, 0o700)
+            self._make_folder(f"{path}/fs", 0o755)
+            self._make_folder(f"{path}/work", 0o755)
         return layer
 
     def new_copy(self, sources: Sequence[Path]) -> str:
@@ -92,7 +114,7 @@ class LayerStore:
             for layer in unused:
                 del self._users[layer]
         for layer in unused:
-            trees.remove(self.folder / layer)
+            trees.remove(f"{self.folder}/{layer}")
 
     def close(self) -> None:
         """For a launcher that has ended; also when it was killed and left its control group."""
@@ -164,6 +186,7 @@ class LayeredWorkspace:
         try:
             if self._discarded:
                 raise UserInputError(f"{self.id} was discarded", remedy="create or fork a new workspace")
+            self._store.keep_open(self._stack.upper)
             yield self._stack
         finally:
             self._busy.release()
@@ -196,7 +219,7 @@ class LayeredWorkspace:
     def _sealed(self) -> Stack:
         """The stack after what was written has moved to a layer that is only read from now on."""
         stack = self._stack
-        if any(self._store.path(stack.upper).iterdir()):
+        if os.listdir(self._store.path(stack.upper)):
             lowers: tuple[str, ...] = (stack.upper, *stack.lowers)
             if len(lowers) > MAX_LAYERS:
                 lowers = (self._store.new_copy(self._store.paths(lowers)),)

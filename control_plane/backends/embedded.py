@@ -10,11 +10,13 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024  # the least Ray takes: only outcomes travel through it
 _PREFIX = "ltray"  # of temporary folders; the process id follows
 _RELEASE_WAIT_S = 10.0
+_CONNECT_S = 5.0
+_START_WAIT_S = 120.0  # a loaded machine needs more than Ray's own limits
+_CLOSE_WAIT_S = 15.0
 _RERUN = "start it again: it goes on from its newest checkpoint, nothing stored is lost"
 
 
@@ -95,15 +100,17 @@ class RayConnection:
         self._num_cpus = num_cpus
         self._address = address
         self._folder: Path | None = None  # of a Ray started here; private, with a short name: sockets lie below it
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
         self._starting: Future[None] | None = None
+        self._closing = threading.Event()
+        self._thread = threading.current_thread()  # until `start` makes its own
         self._lock = threading.Lock()
 
     def start(self) -> Future[None]:
         """Begin to start Ray unless somebody did; a start that failed is tried again."""
         with self._lock:
             if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
-                self._starting = self._thread.submit(self._connect)
+                self._starting = Future()
+                threading.Thread(target=self._live, args=(self._starting,), name="ray", daemon=True).start()
             return self._starting
 
     def submit(self, function: Callable[..., Outcome], launch: Launch, **options: float) -> ObjectRef[Outcome]:
@@ -139,29 +146,50 @@ class RayConnection:
             return died(launch, f"the Ray worker of run {launch.run_id} died ({type(error).__name__})", _RERUN)
 
     def close(self) -> None:
-        """Stop Ray if it was started here."""
+        """Stop Ray if it was started here. One that still starts after a while is left to end with this process."""
         with self._lock:
-            if self._starting is not None and not self._starting.cancel():
-                self._thread.submit(self._disconnect).result()
-            self._thread.shutdown()
-            self._starting = None
+            starting, self._starting = self._starting, None
+        if starting is None or wait([starting], timeout=_CLOSE_WAIT_S).not_done or starting.exception() is not None:
+            return
+        self._closing.set()
+        self._thread.join()
+
+    def _live(self, started: Future[None]) -> None:
+        """The thread that starts Ray, keeps it alive and stops it."""
+        self._thread = threading.current_thread()
+        try:
+            self._connect()
+        except LatheError as error:
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        self._closing.wait()
+        self._disconnect()
 
     def _connect(self) -> None:
         if not self._address:
             _remove_leftovers()
             self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}_"))
+        else:
+            _require_listener(self._address)
         os.environ |= _environment(local=self._folder is not None)
         import ray
 
-        try:
-            if self._folder is None:
-                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
-            else:
-                self._start_local(ray, self._folder)
-        except Exception as error:  # Ray raises many types here, all of them mean the same to the caller
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            remedy = "check RAY_ADDRESS" if self._address else "free memory or disk space; see: lathe doctor"
-            raise EnvironmentFault(f"Ray did not start: {said[0]}", remedy=remedy) from error
+        give_up_at = time.monotonic() + _START_WAIT_S
+        while True:
+            try:
+                self._init(ray)
+                return
+            except Exception as error:  # Ray raises many types here, all of them mean the same to the caller
+                ray.shutdown()
+                if self._folder is None or time.monotonic() > give_up_at:
+                    raise _not_started(error, self._address) from error
+
+    def _init(self, ray: Any) -> None:
+        if self._folder is None:
+            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+        else:
+            self._start_local(ray, self._folder)
 
     def _start_local(self, ray: Any, folder: Path) -> None:
         ray.init(
@@ -183,6 +211,36 @@ class RayConnection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _not_started(error: Exception, address: str) -> EnvironmentFault:
+    said = str(error).strip().splitlines() or [type(error).__name__]
+    if address:
+        return EnvironmentFault(f"Ray did not start: {said[0]}", remedy="check RAY_ADDRESS")
+    return EnvironmentFault(
+        f"Ray did not start within {_START_WAIT_S:.0f} s: {said[0]}",
+        remedy="free memory, disk space or CPUs (lathe doctor looks), or set LATHE_BACKEND=local to work without Ray",
+    )
+
+
+@cache
+def _token() -> str:
+    """One per process: Ray remembers the first it sees."""
+    return secrets.token_hex(32)
+
+
+def _require_listener(address: str) -> None:
+    """Raises EnvironmentFault when nothing listens at `host:port`; Ray itself would try for many minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():  # "auto"
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise EnvironmentFault(
+            f"no Ray cluster answers at RAY_ADDRESS={address}: {error}",
+            remedy="start the cluster, correct RAY_ADDRESS, or unset it to run Ray on this machine",
+        ) from error
+
+
 def _remove_leftovers() -> None:
     """Folders of Rays whose process was killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*_*"):
@@ -199,6 +257,7 @@ def _environment(*, local: bool) -> dict[str, str]:
         return quiet
     return quiet | {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),  # Ray remembers the first it sees
+        "RAY_AUTH_TOKEN": _token(),
+        "RAY_NUM_REDIS_GET_RETRIES": f"{_START_WAIT_S:.0f}",  # one a second
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the switch that makes Ray take 127.0.0.1 as its node address
     }

@@ -6,7 +6,6 @@ to stop) and `stdout.txt`, `stderr.txt`. The lock makes a second process for the
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import signal
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from contracts.backend import Launch, Outcome
-from contracts.errors import BackendFailure, DiskFull, LatheError
 from contracts.events import Event, Finished, SegmentStarted, decode, segment_folder
+from control_plane.disk import explained
 
 _POLL_S = 0.05
 _TAIL_BYTES = 1 << 16
@@ -75,7 +74,7 @@ def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
     """
     started = time.monotonic()
     folder = segment_folder(launch.folder, launch.segment)
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _held(launch) as lock:
             done = finished_event(launch.folder, launch.segment)
@@ -85,8 +84,6 @@ def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
             process = _start(launch, folder, lock)
             status, cpu_s = _watch(process, launch, cancel_grace_s)
             return _read_end(launch, status, cpu_s=cpu_s, wall_s=time.monotonic() - started)
-    except OSError as error:
-        raise _explained(error, folder) from error
 
 
 def died(launch: Launch, message: str, remedy: str) -> Outcome:
@@ -211,12 +208,6 @@ def _last_event(run_folder: Path, segment: int) -> Event | None:
                 break
             size *= 2
     return decode(lines[-1], where=f"the end of {path}") if lines else None
-
-
-def _explained(error: OSError, folder: Path) -> LatheError:
-    if error.errno == errno.ENOSPC:
-        return DiskFull(f"no space left for {folder}", remedy="free space and start it again; nothing stored is lost")
-    return BackendFailure(f"{folder}: {error.strerror}", remedy="correct the permissions or the path and try again")
 
 
 def _stop_file(launch: Launch) -> Path:

@@ -21,9 +21,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """A real training goes wrong; Lathe notices, proves why, asks you, fixes the run and remembers. No key needed."""
-    from control_plane.demo import driver
+    from control_plane.demo.driver import main
 
-    driver.main(
+    main(
         fault=fault,
         list_faults=list_faults,
         seed=seed,

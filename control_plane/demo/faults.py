@@ -75,8 +75,8 @@ def _router_muon(seed: int) -> tuple[Change, ...]:
             edits=(
                 Edit(
                     path="recipe.py",
-                    before='    router = GroupConfig(\n        optimizer="adamw",\n        lr=5e-3,\n',
-                    after='    router = GroupConfig(\n        optimizer="muon",\n        lr=1e-1,\n',
+                    before='            optimizer="adamw",\n            lr=5e-3,\n',
+                    after='            optimizer="muon",\n            lr=1e-1,\n',
                 ),
             ),
         ),
@@ -138,8 +138,8 @@ def _interaction(seed: int) -> tuple[Change, ...]:
         edits=(
             Edit(
                 path="recipe.py",
-                before='    bias = GroupConfig(\n        optimizer="adamw",\n        lr=5e-3,\n',
-                after='    bias = GroupConfig(\n        optimizer="adamw",\n        lr=1e-1,\n',
+                before="        bias=GroupConfig(\n            lr=5e-3,\n",
+                after="        bias=GroupConfig(\n            lr=1e-1,\n",
             ),
         ),
     )
@@ -178,7 +178,7 @@ FAULTS = (
     Fault(
         name="loader_order",
         title="after a resume with another data-parallel size some samples are read twice and others never",
-        cause_kind=CauseKind.CODE,
+        cause_kind=CauseKind.RESUME,
         series=("repeated_samples",),
         changes=_loader_order,
     ),

@@ -143,8 +143,8 @@ INNOCENT = (
         edits=(
             Edit(
                 path="recipe.py",
-                before='    attention = GroupConfig(\n        optimizer="muon",\n        lr=3e-3,\n',
-                after='    attention = GroupConfig(\n        optimizer="muon",\n        lr=3.15e-3,\n',
+                before='        attention=GroupConfig(\n            optimizer="muon",\n            lr=3e-3,\n',
+                after='        attention=GroupConfig(\n            optimizer="muon",\n            lr=3.15e-3,\n',
             ),
         ),
     ),
@@ -157,6 +157,6 @@ INNOCENT = (
     ),
     Change(
         subject="recipe: a longer second moment for the embedding",
-        edits=(Edit(path="recipe.py", before="        beta2=0.95,\n", after="        beta2=0.96,\n"),),
+        edits=(Edit(path="recipe.py", before="            beta2=0.95,\n", after="            beta2=0.96,\n"),),
     ),
 )

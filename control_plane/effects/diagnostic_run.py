@@ -31,7 +31,7 @@ class DiagnosticRun:
         """Create the diagnostic run and its only segment."""
         payload = parse_payload(DiagnosticPayload, effect)
         folder = self._workshop.runs_folder / payload.run_id
-        source = self._workshop.launch_at(payload.source_run_id, payload.start_step)
+        source = self._workshop.source_launch(payload.source_run_id, payload)
         self._workshop.store.runs.create(
             NewRun(
                 id=payload.run_id,

@@ -17,7 +17,7 @@ from context_store import Store
 from context_store.records import Effect
 from contracts.backend import Launch, Outcome
 from contracts.enums import EffectKind
-from contracts.errors import UserInputError
+from contracts.errors import NotFound, UserInputError
 from contracts.events import Scalar
 from control_plane.run_folders import read_launch
 from control_plane.worktrees import CodeVersion, Tree, Worktrees
@@ -39,16 +39,20 @@ class Workshop:
         project = self.store.projects.get(project_id)
         return self.worktrees.materialise(Path(project.path), code.version)
 
-    def launch_at(self, run_id: str, step: int) -> Launch | None:
-        """What the newest segment of a run that begins at or before `step` was started with; None when unknown."""
+    def source_launch(self, run_id: str, payload: LaunchPayload) -> Launch | None:
+        """What the segment that the payload derives from was started with; None when unknown.
+
+        That is `source_segment`; a payload without one means the newest segment that begins at or before its step.
+        """
         run = self.store.runs.get(run_id)
-        for segment in sorted(self.store.runs.segments(run_id), key=lambda each: -each.number):
-            if segment.start_step <= step:
-                try:
-                    return read_launch(Path(run.folder), segment.number)
-                except FileNotFoundError:
-                    return None
-        return None
+        number = payload.source_segment
+        if number is None:
+            begun = [s.number for s in self.store.runs.segments(run_id) if s.start_step <= payload.start_step]
+            number = max(begun, default=None)
+        try:
+            return None if number is None else read_launch(Path(run.folder), number)
+        except NotFound:
+            return None
 
 
 class EffectHandler(Protocol):
@@ -94,6 +98,7 @@ class LaunchPayload(BaseModel):
     start_step: int = Field(default=0, ge=0)
     max_step: int | None = None
     seed: int | None = None
+    source_segment: int | None = Field(default=None, ge=0)  # whose seed and overrides hold where nothing is said
     entry: str = "recipe:recipe"
 
 

@@ -29,11 +29,12 @@ class ResumeWithPatch:
         self._workshop = workshop
 
     def check(self, effect: Effect) -> Tree:
-        """ApprovalInvalid when diff, base commit or checkpoint are not what was approved."""
+        """ApprovalInvalid when diff, base commit, checkpoint or the run's code are not what was approved."""
         payload = parse_payload(ResumePayload, effect)
         tree = self._workshop.materialise(payload.project_id, payload.code)
         proposal = require_same_diff(self._workshop.store, effect, tree)
         self._require_base(payload, proposal, tree)
+        self._require_newest(payload, effect.key)
         return tree
 
     def do(self, effect: Effect, tree: Tree) -> Launch | None:
@@ -46,7 +47,8 @@ class ResumeWithPatch:
         if not self._is_free(run, effect.key):
             return None
         folder = Path(run.folder)
-        source = self._workshop.launch_at(run.id, payload.start_step)
+        self._require_newest(payload, effect.key)
+        source = self._workshop.source_launch(run.id, payload)
         committed = replace(tree, commit=commit)
         return claim_segment(folder, effect.key, lambda number: launch_of(payload, source, committed, folder, number))
 
@@ -79,6 +81,22 @@ class ResumeWithPatch:
             raise ApprovalInvalid(
                 "the approved base state is another one (commit or checkpoint differ)", remedy="make the proposal again"
             )
+
+    def _require_newest(self, payload: ResumePayload, owner: str) -> None:
+        """The run may have been resumed with other code since the proposal was made."""
+        if payload.source_segment is None:
+            return
+        folder = Path(self._workshop.store.runs.get(payload.run_id).folder)
+        for number in segment_numbers(folder):
+            if number <= payload.source_segment or segment_owner(folder, number) == owner:
+                continue
+            code = read_launch(folder, number).code_version
+            if code != payload.code.base:
+                raise ApprovalInvalid(
+                    f"run {payload.run_id} went on in segment {number} with other code ({code[:10]}) than the proposal "
+                    f"is about ({payload.code.base[:10]})",
+                    remedy=f"look at the run as it is now and make the proposal again: lathe diagnose {payload.run_id}",
+                )
 
     def _is_free(self, run: Run, owner: str) -> bool:
         """True when no other segment of the run is being trained; asks one that is to stop."""

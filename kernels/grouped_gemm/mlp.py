@@ -90,7 +90,7 @@ def _combine(out_RD: Tensor, place_NK: Tensor, gates_NK: Tensor | None) -> Tenso
     y_ND = out_RD.new_empty(place_NK.shape[0], out_RD.shape[1], dtype=torch.float32)
     for start in range(0, place_NK.shape[0], _CHUNK_TOKENS):
         part_nK = place_NK[start : start + _CHUNK_TOKENS]
-        rows_nKD = out_RD.index_select(0, part_nK.reshape(-1)).view(*part_nK.shape, -1)
+        rows_nKD = out_RD.index_select(0, part_nK.reshape(-1)).view(*part_nK.shape, out_RD.shape[1])
         if gates_NK is None:
             torch.sum(rows_nKD, dim=1, dtype=torch.float32, out=y_ND[start : start + len(part_nK)])
             continue

@@ -142,7 +142,7 @@ def weights_kernel(
 def _tiles(dtype: torch.dtype, *, swiglu: bool = False) -> dict[str, Any]:
     """Tile sizes: small in the interpreter, else for a Hopper's shared memory. Fixed: no autotuning, no warm-up."""
     if INTERPRETED:
-        return {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32}
+        return {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}
     if dtype == torch.float32:
         return {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
     cols = 128 if swiglu else 256

@@ -61,4 +61,4 @@ class _ExpertMlp(torch.autograd.Function):
 
 def _sum_pairs(pairs_PD: Tensor, shape: torch.Size) -> Tensor:
     """[N * K, D] summed over K in float32."""
-    return pairs_PD.view(*shape, -1).sum(dim=1, dtype=torch.float32).to(pairs_PD.dtype)
+    return pairs_PD.view(*shape, pairs_PD.shape[1]).sum(dim=1, dtype=torch.float32).to(pairs_PD.dtype)

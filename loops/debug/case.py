@@ -23,7 +23,7 @@ GUARDS = ("lm_loss", "loss", "step_time_s")
 _NEAR = 20  # steps between onsets that still belong to one case
 _RERUN_STEPS = 40  # length of a re-run when the anomaly shows that soon
 _AFTER_ONSET = 20
-_DEVELOPED = 0.6  # share of the recorded anomaly that must show inside the window of a re-run
+_DEVELOPED = 0.75  # share of the recorded anomaly that must show inside the window of a re-run
 _MIN_WINDOW = 10
 
 
@@ -106,9 +106,15 @@ def load_case(store: Store, case_id: str) -> Case:
         probe=probe,
         view=view,
         scene=scene,
-        ranked=rank(store, scene, anomalies) if scene else (),
+        ranked=_in_stored_order(store, case_id, rank(store, scene, anomalies)) if scene else (),
         window=rerun_window(view, probe, scene.segment.start_step if scene else 0),
     )
+
+
+def _in_stored_order(store: Store, case_id: str, ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """The order in which the suspects were first stored: what other cases learn meanwhile must not change a plan."""
+    stored = {suspect.key: suspect.rank for suspect in store.knowledge.suspects(case_id)}
+    return tuple(sorted(ranked, key=lambda r: stored.get(r.factor.key, len(ranked))))
 
 
 def rerun_window(view: RunView, probe: Probe, start: int) -> Window:

@@ -8,7 +8,8 @@ leaves such a cone is measured at earlier points of the run, where the same ques
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from loops.debug.measure import Probe, Reading, transform
 from loops.debug.view import RunView
 from loops.statistics.change_point import least_squares_split
-from loops.statistics.location import difference_sigma, resistant_line, robust_sigma, running_median
+from loops.statistics.location import difference_sigma, median, resistant_line
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -61,7 +62,17 @@ class Contrast:
     normal: float
     anomalous: float
     persistence: float
-    onset: tuple[int, int]
+    steps: Steps = field(repr=False)  # those after the boundary
+    deviation: Floats = field(repr=False)  # at these steps
+
+    @cached_property
+    def onset(self) -> tuple[int, int]:
+        """Interval of the first deviating step; a change at a boundary cannot show before it."""
+        split = least_squares_split(np.concatenate([np.zeros(MIN_AFTER), self.deviation]), margin=3)
+        if split is None:
+            return int(self.steps[0]), int(self.steps[0])
+        low, high = (min(max(k - MIN_AFTER, 0), self.deviation.size - 1) for k in (split.low, split.high))
+        return int(self.steps[low]), int(self.steps[high])
 
     @property
     def strength(self) -> float:
@@ -77,17 +88,18 @@ def contrast(steps: Steps, values: Floats, *, boundary: int, end: int) -> Contra
     num_after, at = int(after.sum()), int(before.sum())
     deviation = _deviation(values, at, num_after)
     half = deviation[num_after // 2 :]
-    shift = float(np.median(half))
+    shift = median(half)
     history = values[max(0, at - HISTORY) : at]
     persistence = float(np.mean(half * np.sign(shift) >= abs(shift) / 3.0)) if shift else 0.0
     return Contrast(
         shift=shift,
         null=_null(values[:at], num_after),
-        sigma=max(difference_sigma(history), 0.5 * robust_sigma(history - running_median(history, 9)), 1e-9),
-        normal=float(np.median(history)),
-        anomalous=float(np.median(values[at + num_after // 2 : at + num_after])),
+        sigma=max(difference_sigma(history), 1e-9),
+        normal=median(history),
+        anomalous=median(values[at + num_after // 2 : at + num_after]),
         persistence=persistence,
-        onset=_onset(steps, deviation, at),
+        steps=steps[at : at + num_after],
+        deviation=deviation,
     )
 
 
@@ -97,7 +109,7 @@ def _deviation(values: Floats, at: int, num_after: int) -> Floats:
     x = np.arange(-history.size, 0, dtype=np.float64)
     slope, intercept = resistant_line(x, history)
     ahead = np.minimum(np.arange(num_after, dtype=np.float64), float(history.size))
-    level, course = np.full(num_after, np.median(history)), intercept + slope * ahead
+    level, course = median(history), intercept + slope * ahead
     low, high = np.minimum(level, course), np.maximum(level, course)
     observed = values[at : at + num_after]
     return np.asarray(np.maximum(observed - high, 0.0) + np.minimum(observed - low, 0.0), dtype=np.float64)
@@ -109,18 +121,8 @@ def _null(values: Floats, num_after: int) -> float:
     shifts = [0.0]
     for at in range(MIN_BEFORE, settled.size - MIN_AFTER + 1, STRIDE):
         deviation = _deviation(settled, at, min(num_after, settled.size - at))
-        shifts.append(abs(float(np.median(deviation[deviation.size // 2 :]))))
+        shifts.append(abs(median(deviation[deviation.size // 2 :])))
     return max(shifts)
-
-
-def _onset(steps: Steps, deviation: Floats, at: int) -> tuple[int, int]:
-    """Interval of the first deviating step; a change at a boundary cannot show before it."""
-    padded = np.concatenate([np.zeros(MIN_AFTER), deviation])
-    split = least_squares_split(padded, margin=3)
-    if split is None:
-        return int(steps[at]), int(steps[at])
-    low, high = (min(max(k - MIN_AFTER, 0), deviation.size - 1) for k in (split.low, split.high))
-    return int(steps[at + low]), int(steps[at + high])
 
 
 def probe_at(view: RunView, names: tuple[str, ...], reading: Reading, place: Place, since: int) -> Probe:
@@ -136,8 +138,8 @@ def probe_at(view: RunView, names: tuple[str, ...], reading: Reading, place: Pla
         developed = after[after.size // 2 :]
         if reading is Reading.SLOPE:
             before, developed = np.diff(before), np.diff(after)
-        normal.append(float(np.median(before)))
-        anomalous.append(float(np.median(developed)))
+        normal.append(median(before))
+        anomalous.append(median(developed))
         noise.append(max(difference_sigma(before), 1e-6 if reading is Reading.SLOPE else 1e-3))
     return Probe(
         series=names,

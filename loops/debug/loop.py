@@ -22,7 +22,8 @@ from loops.debug.substance import Substance
 from loops.debug.verdict import cause_kind_of, verdicts_of
 from loops.debug.verification import verify_fix
 
-# The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries.
+# The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries,
+# but not the data, since then the steps are no longer pairs.
 _PLACEBO_ORDER = (
     Substance.SMALL_NUMBER,
     Substance.RENAME,
@@ -59,17 +60,18 @@ class DebugLoop:
     def __init__(self, store: Store, options: DebugOptions | None = None) -> None:
         self._store = store
         self._options = options or DebugOptions()
+        self._cases: dict[str, Case] = {}  # read once: scene and ranking of a case do not change
 
     def recall(self, case_id: str) -> Question:
         """Earlier exclusions that share words with the anomaly or its suspects."""
-        case = load_case(self._store, case_id)
+        case = self._case(case_id)
         words = [case.leading.kind, case.leading.statement, *case.leading.series[:4]]
         words += [ranked.factor.title for ranked in case.ranked[:6]]
         return Question(text=" ".join(words), project_id=case.project_id)
 
     def propose(self, case_id: str) -> Planned | Conclusion:
         """The planner's next batch of re-runs; suspects and diagnostics are stored as planned."""
-        case = load_case(self._store, case_id)
+        case = self._case(case_id)
         if not _can_rerun(case):
             return Conclusion(reason=_NO_RERUN)
         self._store_suspects(case)
@@ -85,7 +87,7 @@ class DebugLoop:
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         """Read each finished re-run, controls first, since the others are measured against them."""
-        case = load_case(self._store, case_id)
+        case = self._case(case_id)
         by_key = {effect.key: effect for effect in effects}
         pending = [d for d in self._store.knowledge.diagnostics(case_id) if d.effect_key in by_key]
         ordered = sorted(pending, key=lambda d: d.kind is not DiagnosticKind.CONTROL)
@@ -98,7 +100,7 @@ class DebugLoop:
 
     def update(self, case_id: str, stopped: str) -> Update:
         """Verdict, exclusions with reasons, the lesson, the report, and the fix when the cause is proven."""
-        case = load_case(self._store, case_id)
+        case = self._case(case_id)
         facts = self._facts(case)
         decision = self._decision(case, facts, stopped)
         verdicts = [self._store.knowledge.put_verdict(v) for v in verdicts_of(self._store, case, facts, decision)]
@@ -122,12 +124,17 @@ class DebugLoop:
 
     def verify(self, case_id: str, applied: Applied) -> str:
         """Whether the fix holds in the continuing run; a declined or failed one becomes a negative result."""
-        case = load_case(self._store, case_id)
+        case = self._case(case_id)
         sentence = self._outcome(case, applied)
         statement = self._store.knowledge.verdicts(case_id)[0].statement
         self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
         self._store.knowledge.put_report(case_id, write_report(self._store, case))
         return sentence
+
+    def _case(self, case_id: str) -> Case:
+        if case_id not in self._cases:
+            self._cases[case_id] = load_case(self._store, case_id)
+        return self._cases[case_id]
 
     # --- parts of the steps -------------------------------------------------------------------------------------
 
@@ -139,7 +146,7 @@ class DebugLoop:
         launches = [factor.key for factor in testable if factor.commit is None and not factor.circumstance]
         quiet = sorted(
             (factor for factor in reversed(testable) if factor.commit is not None),
-            key=lambda factor: _PLACEBO_ORDER.index(factor.substance),
+            key=lambda factor: (factor.cause_kind is CauseKind.DATA, _PLACEBO_ORDER.index(factor.substance)),
         )
         return Facts(
             ranked=tuple(

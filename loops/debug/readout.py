@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from context_store import Store
 from context_store.records import Diagnostic, Effect
 from contracts.enums import DiagnosticKind, EffectState
-from contracts.errors import NotFound
 from loops.debug.case import Case, references
 from loops.debug.experiments import FRESH_STEPS, payload_of
 from loops.debug.measure import Reading, Window, magnitude, readings
 from loops.debug.planner import Identity, Seen
-from loops.debug.view import read_matrix, view_run
+from loops.debug.view import read_matrix, view_series
 
 Floats = NDArray[np.float64]
 
@@ -124,11 +123,7 @@ def why_impossible(effect: Effect, case: Case) -> str:
 
 
 def _readings(store: Store, case: Case, run_id: str, window: Window) -> Floats | None:
-    try:
-        view = view_run(store, run_id, names=case.probe.series)
-    except NotFound:
-        return None
-    found = readings(view, case.probe, window)
+    found = readings(view_series(store, run_id, case.probe.series), case.probe, window)
     expected = window.hi - window.lo + 1
     enough = 1 if case.probe.reading in (Reading.SLOPE, Reading.NONFINITE) else expected // 2
     return None if found is None or found.shape[1] < enough else found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from context_store import Store, diff_config
 from context_store.records import Commit, ConfigChange, Hunk
@@ -109,7 +109,7 @@ def _code_and_config(
     hunks = {commit.hash: tuple(store.code.hunks(project_id, commit.hash)) for commit in commits}
     changes = diff_config(before.declared, segment.declared)
     by_commit, unclaimed = _attribute(changes, hunks)
-    factors = [_commit_factor(project_id, c, hunks[c.hash], by_commit.get(c.hash, ())) for c in commits]
+    factors = [_commit_factor(c, hunks[c.hash], by_commit.get(c.hash, ())) for c in commits]
     return factors + [_launch_factor(view.run_id, segment, change) for change in unclaimed]
 
 
@@ -120,9 +120,7 @@ def _commits(store: Store, project_id: str, after: str, upto: str) -> list[Commi
     return [commit for commit in store.code.commits(project_id, after, upto) if len(commit.parents) < 2]
 
 
-def _commit_factor(
-    project_id: str, commit: Commit, hunks: tuple[Hunk, ...], fields: tuple[ConfigChange, ...], *, is_new: bool = True
-) -> Factor:
+def _commit_factor(commit: Commit, hunks: tuple[Hunk, ...], fields: tuple[ConfigChange, ...]) -> Factor:
     refs = [
         EvidenceRef(kind="hunk", id=f"{commit.hash[:12]}/{h.path}", slice=f"{h.new_start}..{h.new_start + h.new_lines}")
         for h in hunks[:4]
@@ -136,7 +134,6 @@ def _commit_factor(
         hunks=hunks,
         fields=fields,
         substance=substance(hunks),
-        is_new=is_new,
     )
 
 
@@ -188,15 +185,14 @@ def _resume(run_id: str, segment: SegmentView) -> Factor:
     )
 
 
-def _earlier(store: Store, view: RunView, project_id: str, before: SegmentView | None) -> list[Factor]:
-    """Commits that came into force earlier in the run, when nothing was wrong yet."""
-    if before is None:
-        return []
-    first = view.segments[0].code_version
-    commits = _commits(store, project_id, first, before.code_version)
-    return [
-        _commit_factor(project_id, c, tuple(store.code.hunks(project_id, c.hash)), (), is_new=False) for c in commits
-    ]
+def _earlier(store: Store, view: RunView, project_id: str, segment: SegmentView | None) -> list[Factor]:
+    """Commits that came into force with earlier segments, when nothing was wrong yet."""
+    factors: list[Factor] = []
+    while segment is not None and (before := view.before(segment)) is not None:
+        found = _code_and_config(store, view, project_id, before, segment)
+        factors += [replace(factor, is_new=False) for factor in found if factor.commit is not None]
+        segment = before
+    return factors
 
 
 def _attribute(

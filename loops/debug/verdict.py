@@ -19,7 +19,7 @@ from loops.debug.planner import Decision, Facts, Identity, On
 from loops.debug.readout import PRESENT, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
 from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
 
-_NOISE_FACTOR = 3.0  # the recession must exceed the noise by this much
+_NOISE_FACTOR = 2.0  # the recession must exceed the noise by this much
 _MIN_PAIRS = 5  # a claim beyond this run needs as many seed pairs (three agreeing pairs are p = 0.125)
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from context_store import Store
-from contracts.enums import DiagnosticKind
 from loops.debug.case import Case, references
 from loops.debug.measure import Window, magnitude, readings
 from loops.debug.readout import PRESENT, control_of
-from loops.debug.view import RunView, view_run
+from loops.debug.view import RunView, view_run, view_series
 
 _GUARD_RISE = 1.05
 _MIN_STEPS = 8
@@ -55,8 +54,8 @@ def _measure(store: Store, case: Case, view: RunView, window: Window) -> float |
         return None
     anomalous, normal, noise = references(case.probe)
     control = control_of(store.knowledge.diagnostics(case.investigation.id))
-    if control is not None and control.kind is DiagnosticKind.CONTROL:
-        level = readings(view_run(store, control.run_id, names=case.probe.series), case.probe, case.window)
+    if control is not None:
+        level = readings(view_series(store, control.run_id, case.probe.series), case.probe, case.window)
         normal = level.mean(axis=1, keepdims=True) if level is not None else normal
     mean = found.mean(axis=1, keepdims=True)
     return float(np.mean(magnitude(mean, anomalous, normal, noise)))

@@ -148,6 +148,18 @@ def view_run(
     )
 
 
+def view_series(store: Store, run_id: str, names: tuple[str, ...]) -> RunView:
+    """Only some series of a run, without its segments: enough to measure a re-run."""
+    matrix = store.series.matrix(run_id, names)
+    return RunView(
+        run_id=run_id,
+        steps=matrix.steps,
+        values={name: matrix.values[i] for i, name in enumerate(matrix.names)},
+        present={name: matrix.present[i] for i, name in enumerate(matrix.names)},
+        segments=(),
+    )
+
+
 def read_matrix(
     store: Store,
     run_id: str,

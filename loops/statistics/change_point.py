@@ -37,11 +37,12 @@ def least_squares_split(values: Floats, *, margin: int = 3) -> Split | None:
     2 * margin values or no variance.
     """
     size = values.size
-    total = float(np.sum((values - values.mean()) ** 2)) if size else 0.0
+    values = values - values.mean() if size else values
+    total = float(np.sum(values**2))
     if size < 2 * margin or total <= 0.0:
         return None
     candidates = np.arange(margin, size - margin + 1)
-    steps = np.array([_step_residual(values, int(k)) for k in candidates])
+    steps = _step_residuals(values, candidates)
     ramps = np.array([_ramp_residual(values, int(k)) for k in candidates])
     residuals = np.minimum(steps, ramps)
     best = int(np.argmin(residuals))
@@ -66,10 +67,13 @@ def permutation_p(values: Floats, *, rng: np.random.Generator, rounds: int = 199
     return float((1 + shuffled) / (1 + rounds))
 
 
-def _step_residual(values: Floats, k: int) -> float:
-    before, after = values[:k], values[k:]
-    residual = np.sum((before - before.mean()) ** 2)
-    return float(residual + (np.sum((after - after.mean()) ** 2) if after.size else 0.0))
+def _step_residuals(values: Floats, candidates: NDArray[np.intp]) -> Floats:
+    """Residual sum of squares of two means, for each candidate, by prefix sums."""
+    size = values.size
+    sums = np.concatenate([[0.0], np.cumsum(values)])[candidates]
+    before, after = candidates, np.maximum(size - candidates, 1)
+    rest = values.sum() - sums
+    return np.asarray(np.sum(values**2) - sums**2 / before - np.where(size > candidates, rest**2 / after, 0.0))
 
 
 def _ramp_residual(values: Floats, k: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from context_store import Store, diff_config
 from context_store.records import ConfigChange, Project, TimelineEvent
 from contracts.enums import TimelineKind
 from contracts.errors import NotFound, RepositoryError
-from contracts.events import Effective
+from contracts.events import Effective, Scalar
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -57,8 +58,8 @@ def repository(tmp_path: Path, store: Store) -> Path:
 
 def test_diff_names_added_removed_and_changed_fields() -> None:
     nan = float("nan")
-    before = {"a": 1, "b": True, "c": nan, "d": "x", "e": None}
-    after = {"a": 1.0, "b": 1, "c": nan, "e": None, "f": None}
+    before: dict[str, Scalar] = {"a": 1, "b": True, "c": nan, "d": "x", "e": None}
+    after: dict[str, Scalar] = {"a": 1.0, "b": 1, "c": nan, "e": None, "f": None}
     assert diff_config(before, after) == (
         ConfigChange(key="b", before=True, after=1, status="changed"),
         ConfigChange(key="d", before="x", after=None, status="removed"),
@@ -67,8 +68,9 @@ def test_diff_names_added_removed_and_changed_fields() -> None:
 
 
 def test_a_resume_tells_every_difference_of_106_fields(training: Training) -> None:
-    fields = {f"group{i % 7}.field{i}": i for i in range(104)} | {"data.mixture.library": 0.5, "clip": float("inf")}
-    changed = fields | {"group0.field0": -1, "data.mixture.library": 0.7}
+    fields: dict[str, Scalar] = {f"group{i % 7}.field{i}": i for i in range(103)}
+    fields |= {"long": "a" * 9000, "data.mixture.library": 0.5, "clip": float("inf")}
+    changed = fields | {"group0.field0": -1, "long": "b" * 9000, "data.mixture.library": 0.7}
     training.log(started(config=fields), Effective(step=1, values={"param_group.head": "adamw", "group0.field0": 0}))
     training.log(*steps(1, 10))
     training.log(
@@ -87,6 +89,7 @@ def test_a_resume_tells_every_difference_of_106_fields(training: Training) -> No
     training.ship()
     events = training.store.timeline.list("run-1")
     assert {(event.kind.value, event.title, event.step) for event in events} == {
+        ("config", f"long {'a' * 39}… -> {'b' * 39}…", 8),
         ("resume", "resumed at step 8", 8),
         ("code", "code c0ffee -> decade", 8),
         ("config", "group0.field0 0 -> -1", 8),
@@ -97,7 +100,7 @@ def test_a_resume_tells_every_difference_of_106_fields(training: Training) -> No
     }
     assert training.store.runs.declared("run-1", 1)["clip"] == float("inf")
     near = training.store.timeline.list("run-1", lo=5, hi=8, kinds=[TimelineKind.CONFIG])
-    assert {event.detail["key"] for event in near} == {"group0.field0", "seed"}
+    assert {event.detail["key"] for event in near} == {"group0.field0", "seed", "long"}
 
 
 def test_a_fork_is_compared_with_its_parent(training: Training, tmp_path: Path) -> None:
@@ -112,10 +115,12 @@ def test_a_fork_is_compared_with_its_parent(training: Training, tmp_path: Path) 
 
 def test_a_hand_written_event_is_stored_once(training: Training) -> None:
     event = TimelineEvent(run_id="run-1", segment=0, step=3, kind=TimelineKind.NOTE, title="new disk", detail={"n": 1})
+    long = training.store.timeline.add(dataclasses.replace(event, title="x" * 5000, step=1))
+    assert len(long.title) == 200
     stored = training.store.timeline.add(event)
     assert training.store.timeline.add(event) == stored
     assert stored.id > 0
-    assert training.store.timeline.list("run-1") == [stored]
+    assert training.store.timeline.list("run-1") == [long, stored]
     with pytest.raises(NotFound):
         training.store.timeline.add(TimelineEvent(run_id="?", segment=0, step=0, kind=TimelineKind.NOTE, title=""))
 

@@ -104,6 +104,9 @@ def test_damage_is_reported_with_its_position_and_what_is_sound_is_kept(training
         (started(run_id="run-2"), "belongs to segment 0 of run run-2"),
         (Metrics(step=1, values={"loss": 1.0}), "does not begin with segment_started"),
         (Metrics(step=1, values={"loss": "high"}), "a value that is no number"),  # type: ignore[dict-item]
+        (Metrics(step="1", values={"loss": 1.0}), "no whole number"),  # type: ignore[arg-type]
+        (Metrics(step=1, values={"lo\0ss": 1.0}), "NUL"),
+        (Metrics(step=1, values={"x" * 501: 1.0}), "500 characters"),
     ],
 )
 def test_a_log_of_something_else_is_refused(store: Store, tmp_path: Path, first: Metrics, problem: str) -> None:

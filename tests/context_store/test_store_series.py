@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from conftest import Training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from training_log import started, steps
 
 from context_store import Store, points
@@ -218,12 +219,12 @@ def test_any_mixture_of_loads_and_seals_keeps_what_a_dictionary_keeps(database: 
         connection.execute(sa.text("DELETE FROM point"))
         connection.execute(sa.text("DELETE FROM chunk"))
     for number, (segment, first, length) in enumerate(actions):
-        numbers = np.arange(length, dtype=np.int64) * data.draw(st.integers(1, 3)) + first
+        numbers: NDArray[np.int64] = np.arange(length, dtype=np.int64) * data.draw(st.integers(1, 3)) + first
         batch = Points(
             series=np.repeat(np.array([1, 2], dtype=np.int32), length),
             segments=np.full(2 * length, segment, np.int32),
             steps=np.tile(numbers, 2),
-            values=np.tile(numbers, 2) + number / 100,
+            values=np.tile(numbers, 2).astype(np.float64) + number / 100,
         )
         expected.update(zip(keys_of(batch), batch.values.tolist(), strict=True))
         with database.begin() as connection:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def test_it_listens_on_a_private_unix_socket_only(server: EmbeddedPostgres) -> N
     process = psutil.Process(pid_of(server))
     sockets = process.net_connections(kind="all")
     assert all(one.family == socket.AF_UNIX for one in sockets)
-    folder = Path(psycopg.conninfo.conninfo_to_dict(url)["host"])
+    folder = Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
     assert folder.stat().st_mode & 0o077 == 0
 
 
@@ -130,6 +131,18 @@ def test_a_swept_away_socket_folder_comes_back(server: EmbeddedPostgres) -> None
     shutil.rmtree(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
     assert not server.running()
     assert answer(server.start()) == 1
+
+
+def test_a_server_without_a_free_connection_is_busy_and_is_left_alone(server: EmbeddedPostgres) -> None:
+    url = server.start()
+    first = pid_of(server)
+    with ExitStack() as held:
+        for _ in range(100):
+            held.enter_context(psycopg.connect(url))
+        with pytest.raises(DatabaseUnavailable, match="too many clients"):
+            server.start()
+    assert answer(server.start()) == 1
+    assert pid_of(server) == first
 
 
 def test_an_interrupted_first_start_leaves_nothing_half_done(short_folder: Path) -> None:

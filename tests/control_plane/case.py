@@ -9,7 +9,7 @@ from typing import Any
 
 from small_project import SmallProject, until
 
-from context_store.records import Effect, EffectRequest, NewProposal, Proposal
+from context_store.records import Checkpoint, Effect, EffectRequest, NewProposal, Proposal
 from contracts.enums import EffectKind, EffectState, Role
 from contracts.evidence import EvidenceRef
 from control_plane.executor import Executor
@@ -34,8 +34,7 @@ def train_bad_run(lathe: Lathe, small: SmallProject) -> None:
 
 def payload(lathe: Lathe, small: SmallProject, **changes: Any) -> dict[str, Any]:
     """From the checkpoint at step 10 without the bad commit."""
-    checkpoint = lathe.store.runs.checkpoint_at_or_before(RUN, 10)
-    assert checkpoint is not None
+    checkpoint = checkpoint_at(lathe, 10)
     return {
         "project_id": lathe.store.runs.get(RUN).project_id,
         "run_id": RUN,
@@ -60,24 +59,48 @@ def diagnostic(lathe: Lathe, small: SmallProject, key: str = "d1", **changes: An
 
 def propose_fix(lathe: Lathe, small: SmallProject, **changes: Any) -> Proposal:
     """The proposal to go on without the bad commit."""
-    fields = payload(lathe, small, branch="lathe/fix-1", **changes)
-    tree = lathe.worktrees.materialise(small.folder, CodeVersion(base=small.bad, revert=(small.bad,)))
-    checkpoint = lathe.store.runs.checkpoint_at_or_before(RUN, 10)
-    assert checkpoint is not None
+    return propose(
+        lathe,
+        kind=EffectKind.RESUME_WITH_PATCH,
+        title="go on without the steeper slope",
+        payload=payload(lathe, small, branch="lathe/fix-1", **changes),
+        diff=lathe.worktrees.materialise(small.folder, CodeVersion(base=small.bad, revert=(small.bad,))).diff,
+        base_state=f"commit {small.bad}, checkpoint {checkpoint_at(lathe, 10).sha256}",
+    )
+
+
+def propose_start(lathe: Lathe, small: SmallProject) -> Proposal:
+    """The proposal to train the good commit from the beginning."""
+    fields = {"project_id": lathe.store.runs.get(RUN).project_id, "run_id": "run-2", "max_step": 12}
+    return propose(
+        lathe,
+        kind=EffectKind.START_RUN,
+        title="train the good commit",
+        payload={**fields, "code": {"base": small.good}},
+        diff="",
+        base_state=f"commit {small.good}",
+    )
+
+
+def propose(lathe: Lathe, **content: Any) -> Proposal:
+    """Store a proposal."""
     return lathe.store.proposals.put(
         NewProposal(
             investigation_id=CASE,
-            kind=EffectKind.RESUME_WITH_PATCH,
-            title="go on without the steeper slope",
-            payload=fields,
-            diff=tree.diff,
-            base_state=f"commit {small.bad}, checkpoint {checkpoint.sha256}",
             risk="low",
             verification="the loss falls",
             evidence=(EvidenceRef(kind="run", id=RUN),),
             expires_at=time.time() + 3600,
+            **content,
         )
     )
+
+
+def checkpoint_at(lathe: Lathe, step: int) -> Checkpoint:
+    """The run's checkpoint there."""
+    checkpoint = lathe.store.runs.checkpoint_at_or_before(RUN, step)
+    assert checkpoint is not None
+    return checkpoint
 
 
 def approve(lathe: Lathe, proposal: Proposal) -> None:

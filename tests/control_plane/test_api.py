@@ -83,6 +83,7 @@ def test_health_is_one_sentence_with_who_asks(client: TestClient, store: Store) 
         ("/api/v1/runs?limit=0", 422),
         ("/api/v1/runs?role=king", 422),
         ("/api/v1/runs/r/points", 422),
+        ("/api/v1/runs/r/points?name=loss&view=half", 422),
         ("/api/v1/activity?after=x", 422),
     ],
 )
@@ -177,6 +178,7 @@ def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposa
     (series,) = get(f"/runs/{RUN}/points?name=loss&buckets=5&lo=5")["series"]  # type: ignore[misc]
     assert series["steps"][0] >= 5
     assert series["steps"][-1] == 30
+    assert get(f"/runs/{RUN}/points?name=loss&view=full")["series"][0]["steps"][-1] == 30  # type: ignore[index]
     assert get(f"/runs/{RUN}/timeline")["events"]
     case = get(f"/investigations/{CASE}")
     assert case["proposals"][0]["diff"] == proposal.diff  # type: ignore[index]

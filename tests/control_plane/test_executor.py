@@ -15,13 +15,26 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from case import CASE, RUN, apply, approve, diagnostic, drive, finish, propose_fix, segments, train_bad_run
+from case import (
+    CASE,
+    RUN,
+    apply,
+    approve,
+    diagnostic,
+    drive,
+    finish,
+    propose_fix,
+    propose_start,
+    segments,
+    train_bad_run,
+)
 from small_project import SmallProject, git, until
 
 from context_store import EmbeddedPostgres
 from context_store.records import NewProposal
 from contracts.enums import EffectState, RunRole
 from contracts.errors import DatabaseUnavailable
+from control_plane.backends.segment import finished_event
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
@@ -115,6 +128,9 @@ def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallP
     assert loss.steps.tolist() == list(range(1, 41))
     assert loss.values[9] == 4.0 + 0.5 * 10
     assert loss.values[10] == pytest.approx(4.0 - 0.01 * 11)
+    picture = lathe.store.series.downsample(RUN, "loss", buckets=50, view="full")
+    assert picture.segments.tolist().count(0) == 30, "what the fix superseded stays in the full view"
+    assert picture.segments.tolist().count(1) == 30
 
 
 def test_a_training_that_goes_on_is_stopped_for_its_fix(lathe: Lathe, bad_run: SmallProject) -> None:
@@ -127,6 +143,16 @@ def test_a_training_that_goes_on_is_stopped_for_its_fix(lathe: Lathe, bad_run: S
     effect = finish(lathe, "apply-1")
     assert (effect.state, effect.result["segment"]) == (EffectState.DONE, 2)
     assert [each.end_reason for each in lathe.store.runs.segments(RUN)] == ["completed", "stopped", "completed"]
+
+
+def test_an_approved_training_starts_as_a_run_of_its_own(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_start(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert (effect.state, effect.result["last_step"]) == (EffectState.DONE, 12)
+    run = lathe.store.runs.get("run-2")
+    assert (run.role, run.last_step) == (RunRole.TRAINING, 12)
 
 
 def test_nothing_happens_without_an_approval(lathe: Lathe, bad_run: SmallProject) -> None:
@@ -168,6 +194,31 @@ def test_a_checkpoint_that_is_gone_is_refused(lathe: Lathe, bad_run: SmallProjec
     effect = finish(lathe, "apply-1")
     assert effect.state == EffectState.REFUSED
     assert "is gone" in effect.message
+
+
+def test_what_was_approved_runs_whatever_was_set_since(lathe: Lathe, bad_run: SmallProject) -> None:
+    """A resume with other overrides between the proposal and its execution changes nothing."""
+    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    later = lathe.trainings.go_on(RUN, overrides={"slope": 9.0}, max_step=35)
+    lathe.backend.submit(later)
+    until(lambda: finished_event(later.folder, 1) is not None)
+    lathe.shipper.ship(RUN, later.folder)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.DONE, effect.message
+    assert lathe.store.runs.declared(RUN, 2)["slope"] == -0.01
+
+
+def test_a_fix_for_code_that_no_longer_runs_is_refused(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    lathe.trainings.go_on(RUN, commit=bad_run.good, max_step=35)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.REFUSED
+    assert "went on in segment 1 with other code" in effect.message
+    assert segments(lathe.settings.runs_folder / RUN) == ["segment-000", "segment-001"]
 
 
 def branch_made(lathe: Lathe, small: SmallProject) -> bool:

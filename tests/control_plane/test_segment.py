@@ -15,6 +15,7 @@ import pytest
 from small_project import SmallProject, until
 
 from contracts.backend import Launch
+from contracts.errors import DiskFull
 from contracts.events import Metrics, read_events, segment_folder
 from control_plane.backends.segment import is_running, request_stop, run_segment, withdraw_stop
 
@@ -104,6 +105,19 @@ def test_nothing_is_left_when_the_watcher_is_killed(launch: Launch, tmp_path: Pa
     watcher.wait()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
     until(lambda: not is_running(slow.folder, 0))
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(launch: Launch) -> None:
+    first = run_segment(launch, cancel_grace_s=GRACE_S)
+    longer = dataclasses.replace(launch, segment=1, max_step=40)
+    draft = segment_folder(longer.folder, 1) / "launch.json.new"
+    draft.parent.mkdir()
+    draft.symlink_to("/dev/full")
+    with pytest.raises(DiskFull, match="no space left") as caught:
+        run_segment(longer, cancel_grace_s=GRACE_S)
+    assert "nothing stored is lost" in caught.value.remedy
+    draft.unlink()
+    assert run_segment(longer, cancel_grace_s=GRACE_S).reason == first.reason == "completed"
 
 
 def test_the_training_gets_no_credentials(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
 from small_project import SmallProject, git, until
 
-from contracts.enums import RunState
-from contracts.errors import ConfigError, UserInputError
-from control_plane.backends.segment import is_running
+from context_store.records import NewRun
+from contracts.enums import RunRole, RunState
+from contracts.errors import ConfigError, LogFormatError, NotFound, UserInputError
+from control_plane.backends.segment import finished_event, is_running
 from control_plane.projects import register_project
 from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
@@ -91,6 +93,36 @@ def test_what_another_process_left_is_loaded_and_marked(lathe: Lathe, small_proj
     assert lathe.store.runs.get("run-1").state == RunState.RUNNING
     lathe.shipper.catch_up(much_later)
     assert lathe.store.runs.get("run-1").state == RunState.STOPPED
+
+
+def test_a_run_without_its_folder_cannot_go_on(lathe: Lathe, small_project: SmallProject) -> None:
+    """Also a damaged or missing launch file is said clearly."""
+    launch = lathe.trainings.begin(request(lathe, small_project))
+    file = launch.folder / "segment-000" / "launch.json"
+    file.write_text('{"run_id": ')
+    with pytest.raises(LogFormatError, match=r"launch\.json is damaged"):
+        lathe.trainings.go_on("run-1")
+    file.unlink()
+    with pytest.raises(NotFound, match=r"launch\.json is gone"):
+        lathe.trainings.go_on("run-1")
+    shutil.rmtree(launch.folder)
+    with pytest.raises(UserInputError, match="has no segment") as caught:
+        lathe.trainings.go_on("run-1")
+    assert "lathe train" in caught.value.remedy
+
+
+def test_an_unfinished_run_is_loaded_however_old_it_is(lathe: Lathe, small_project: SmallProject) -> None:
+    """Behind more finished runs than one page holds."""
+    launch = lathe.trainings.begin(request(lathe, small_project))
+    lathe.backend.submit(launch)
+    until(lambda: finished_event(launch.folder, 0) is not None)
+    project = lathe.store.runs.get("run-1").project_id
+    for number in range(201):
+        later = NewRun(id=f"later-{number}", project_id=project, name="later", role=RunRole.TRAINING, folder="none")
+        lathe.store.runs.create(later)
+        lathe.store.runs.set_state(later.id, RunState.COMPLETED)
+    assert lathe.shipper.catch_up(0.0) > 0
+    assert lathe.store.runs.get("run-1").state == RunState.COMPLETED
 
 
 def test_a_folder_without_a_recipe_is_no_project(lathe: Lathe, small_project: SmallProject) -> None:

@@ -26,7 +26,7 @@ for folder in sys.argv[1:]:
     for name in {"recipe", "balance", "groups", "loader", "report", "schedule"}:
         del sys.modules[name]
 """
-SEEDS = (1, 2, 3)
+SEEDS = (0, 1, 2, 3)
 
 
 @pytest.fixture(scope="module")

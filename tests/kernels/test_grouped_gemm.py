@@ -19,7 +19,6 @@ CASES = {
     "no tokens": ([0, 0, 0], 0),
     "only a tail": ([0, 0], 4),
 }
-SIZES = [(16, 24), (20, 7)]
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 1.6e-2}
 
 
@@ -51,8 +50,7 @@ def gradients(x: Tensor, w: Tensor, offsets: Tensor, dy: Tensor, backend: str, d
     return [t.detach().cpu() for t in (y, x.grad, w.grad)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, (16, 24)), (torch.bfloat16, (40, 37))], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_product_and_both_gradients(
     case: str, size: tuple[int, int], dtype: torch.dtype, backend: str, device: str
@@ -144,8 +142,8 @@ def mlp_gradients(
 
 
 ROUTINGS = {
-    "spread": lambda: torch.rand(30, 8).topk(2, dim=1).indices,
-    "one expert gets nearly all": lambda: torch.tensor([[3, 1]] * 70 + [[0, 3], [3, 5]]),
+    "spread": lambda: torch.rand(20, 8).topk(2, dim=1).indices,
+    "one expert gets nearly all": lambda: torch.tensor([[3, 1]] * 40 + [[0, 3], [3, 5]]),
     "dropped pairs": lambda: torch.tensor([[0, -1], [-1, -1], [2, 1], [7, 2], [-1, 2]]),
     "equal loads": lambda: torch.arange(16).view(8, 2) % 8,
     "one token": lambda: torch.tensor([[6, 2]]),
@@ -176,8 +174,8 @@ def test_a_bad_token_changes_no_other_token(backend: str, device: str) -> None:
 def test_a_token_result_does_not_depend_on_the_other_tokens(backend: str, device: str) -> None:
     tensors, permutation, dy = mlp_inputs(ROUTINGS["spread"](), 8, torch.float32)
     whole = mlp_gradients(tensors, permutation, dy, backend, device)[0]
-    experts = torch.empty(30, 2, dtype=torch.int64)
-    experts.view(-1)[permutation.pairs] = torch.bucketize(torch.arange(60), permutation.offsets, right=True)
+    experts = torch.empty(20, 2, dtype=torch.int64)
+    experts.view(-1)[permutation.pairs] = torch.bucketize(torch.arange(40), permutation.offsets, right=True)
     part = [tensors[0][:7], tensors[1][:7], *tensors[2:]]
     alone = mlp_gradients(part, sort_by_expert(experts[:7], 8), dy[:7], backend, device)[0]
     close(alone, whole[:7], torch.float32)

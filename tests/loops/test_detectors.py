@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from synthetic import CUTS, HEALTHY, INNOCENT, Code, run_view
 
 from loops.debug.case import group_findings
-from loops.debug.detectors import DETECTORS
-from loops.debug.detectors import non_finite, spike, throughput
+from loops.debug.detectors import DETECTORS, non_finite, spike, throughput
 from loops.debug.finding import Finding
 from loops.debug.view import RunView, SegmentView, make_view
-from tests.loops.synthetic import CUTS, HEALTHY, INNOCENT, Code, run_view
 
 SEEDS = range(1, 25)
 
@@ -58,9 +57,9 @@ def test_the_last_layer_needs_a_second_signal() -> None:
     """Shows R801-3.2: a last layer that is high in one statistic only is no finding."""
     view = run_view(3, HEALTHY, INNOCENT, INNOCENT)
     late = view.steps > 110
-    high = {**view.values, "max_vio/layers.7": np.where(late, 2.6, 1.0) * view.values["max_vio/layers.7"]}
+    high = {**view.values, "max_vio/layers.7": np.where(late, 3.5, 1.0) * view.values["max_vio/layers.7"]}
     assert findings(make_view("last", view.steps, high, view.segments)) == []
-    inner = {**view.values, "max_vio/layers.4": np.where(late, 2.6, 1.0) * view.values["max_vio/layers.4"]}
+    inner = {**view.values, "max_vio/layers.4": np.where(late, 3.5, 1.0) * view.values["max_vio/layers.4"]}
     assert findings(make_view("inner", view.steps, inner, view.segments))[0].layers == (4,)
     both = {**high, "balance_loss/layers.7": 1 + np.where(late, 5.0, 1.0) * (view.values["balance_loss/layers.7"] - 1)}
     assert findings(make_view("both", view.steps, both, view.segments))[0].layers == (7,)
@@ -155,7 +154,7 @@ def test_detectors_cope_with_few_points_and_gaps() -> None:
     assert findings(make_view("empty", np.empty(0, dtype=np.int64), {})) == []
     view = run_view(1, HEALTHY, INNOCENT, Code(penalty_scale=8.0))
     sparse = {name: np.where(view.steps % 3 == 0, row, np.nan) for name, row in view.values.items()}
-    present = {name: view.steps % 3 == 0 for name in sparse}
+    present = dict.fromkeys(sparse, view.steps % 3 == 0)
     gaps = RunView(run_id="gaps", steps=view.steps, values=sparse, present=present, segments=view.segments)
     assert findings(gaps)[0].kind == "over_balance"
 

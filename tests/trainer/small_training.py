@@ -99,8 +99,13 @@ class Trainings:
         launch, lines = self.launch(**fields), list[str]()
         log = RunLog(segment_folder(self.run_folder, launch.segment))
         recipe = Recipe(config=config, parts=parts or Parts())
-        Segment(launch, recipe, log, ExecutionRecord(self.project), lambda: False, lines.append).run()
-        log.close()
+        record = ExecutionRecord(self.project)
+        record.start()
+        try:
+            Segment(launch, recipe, log, record, lambda: False, lines.append).run()
+        finally:
+            record.stop()
+            log.close()
         return Trace(events=read_log(self.run_folder, launch.segment).events, console=tuple(lines))
 
     def start(self, **fields: object) -> subprocess.Popen[str]:

@@ -26,7 +26,7 @@ def test_load_is_counted_per_rank() -> None:
     """Two ranks of two sequences with two tokens; sequence i belongs to rank i % 2."""
     choice_KT = torch.tensor([[0, 0, 1, 1, 0, 2, 1, 2]])  # sequences: (0 0) (1 1) (0 2) (1 2)
     chosen_ET = torch.zeros(3, 8).scatter_(0, choice_KT, 1.0)
-    load_RE = expert_load(chosen_ET, top_k=1, dp_size=2, seq_len=2)
+    (load_RE,) = expert_load(chosen_ET[None], top_k=1, dp_size=2, seq_len=2)
     assert load_RE.tolist() == [[0.75, 0.0, 0.25], [0.0, 0.75, 0.25]]
     assert max_violation(load_RE).tolist() == pytest.approx([1.25, 1.25])  # each rank overloads another expert,
     assert max_violation(load_RE.mean(dim=0)).item() == pytest.approx(0.125)  # the global batch hardly
@@ -56,7 +56,7 @@ def test_z_loss_by_hand() -> None:
     """Mean over tokens of the squared log-sum-exp of the logits."""
     logits_ET = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
     log2 = torch.tensor(2.0).log()
-    torch.testing.assert_close(z_loss(logits_ET), (log2**2 + (1 + log2) ** 2) / 2)
+    torch.testing.assert_close(z_loss(logits_ET[None]), ((log2**2 + (1 + log2) ** 2) / 2)[None])
 
 
 def _routed(dp_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -64,7 +64,7 @@ def _routed(dp_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     logits_ET = torch.randn(4, 32, generator=torch.Generator().manual_seed(3), requires_grad=True)
     probs_ET = logits_ET.softmax(dim=0)
     chosen_ET = torch.zeros(4, 32).scatter_(0, probs_ET.topk(2, dim=0).indices, 1.0)
-    return logits_ET, by_rank(probs_ET, dp_size, 4), expert_load(chosen_ET, 2, dp_size, 4)
+    return logits_ET, by_rank(probs_ET[None], dp_size, 4)[0], expert_load(chosen_ET[None], 2, dp_size, 4)[0]
 
 
 @pytest.mark.parametrize("dp_size", [2, 4, 8])

@@ -9,12 +9,12 @@ import pytest
 
 from ui import links
 from ui.case import grid
-from ui.case.curve import focus_lines
+from ui.case.curve import by_statistic, focus_lines
 from ui.case.stages import stages
 from ui.client import ApiError, Client, connect
 from ui.components import chips, diff_view, layer_map, markup, series_plot
 from ui.palette import DARK, LIGHT
-from ui.records import Case, Series, TimelineEvent
+from ui.records import Anomaly, Case, Series, TimelineEvent
 
 DIFF = """diff --git a/a.py b/a.py
 index 111..222 100644
@@ -149,6 +149,18 @@ def case(**more: object) -> Case:
         "opened_at": 0,
     }
     return Case.model_validate({"run": run, "investigation": investigation, **more})
+
+
+def test_the_statistic_that_the_re_runs_are_judged_on_comes_first() -> None:
+    anomaly = Anomaly(
+        kind="k",
+        series=("a/layers.1", "b/layers.1", "a/layers.2"),
+        onset=(1, 2),
+        severity=1,
+        statement="",
+        probe={"series": ["b/layers.1"]},
+    )
+    assert by_statistic(anomaly) == {"b": ("b/layers.1",), "a": ("a/layers.1", "a/layers.2")}
 
 
 def test_the_first_stage_that_is_not_done_is_the_current_one() -> None:

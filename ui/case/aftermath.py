@@ -42,10 +42,10 @@ def sentence(case: Case, effect: Effect) -> str:
 
 
 def _show_curve(client: Client, case: Case, colours: Palette) -> None:
-    if case.leading is None:
+    if case.leading is None or not case.leading.series:
         return
     events = client.timeline(case.run.id)
-    names = curve.names_around(client, case.run.id, case.leading.series)
+    names = curve.names_around(client, case.run.id, curve.judged_series(case.leading))
     window = (max(0, case.leading.onset[0] - LEAD_STEPS), None)
     drawn = figure(curve.plot(client, case, case.run.id, names, events, window), colours)
     drawn.update_layout(dragmode=False, height=300)

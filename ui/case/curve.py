@@ -10,7 +10,7 @@ from ui.client import Client
 from ui.components import units
 from ui.components.markup import escape
 from ui.components.series_plot import BUCKETS, Line, Mark, Plot, Style, Window, marks
-from ui.records import Case, Series, TimelineEvent
+from ui.records import Anomaly, Case, Series, TimelineEvent
 
 _NUMBER = re.compile(r"\d+")
 MAX_FOCUS = 6
@@ -31,8 +31,22 @@ class Names:
         return (*self.peers, *((self.overall,) if self.overall else ()))
 
 
+def by_statistic(anomaly: Anomaly) -> dict[str, tuple[str, ...]]:
+    """The series that depart, by what they measure; first the statistic on which the re-runs are judged."""
+    judged = [name for name in anomaly.probe.get("series", ()) if name in anomaly.series]
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys([*judged, *anomaly.series]):
+        found.setdefault(name.partition("/")[0], []).append(name)
+    return {statistic: tuple(names) for statistic, names in found.items()}
+
+
+def judged_series(anomaly: Anomaly) -> tuple[str, ...]:
+    """The series of the first statistic."""
+    return next(iter(by_statistic(anomaly).values()), ())
+
+
 def names_around(client: Client, run_id: str, series: Sequence[str]) -> Names:
-    """Everything of the same statistic that gives the named series their scale."""
+    """Everything of their statistic that gives the named series (at least one) their scale."""
     focus = tuple(series[:MAX_FOCUS])
     statistic = focus[0].partition("/")[0]
     known = client.series_names(run_id, statistic=statistic)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from ui.case import grid
+from ui.case.curve import judged_series
 from ui.client import ApiError, Client
 from ui.components import units
 from ui.components.markup import escape, words
@@ -33,9 +34,9 @@ _ROLES = {
 
 def show(client: Client, case: Case, colours: Palette) -> None:
     """Nothing before the first re-run is planned."""
-    if not case.diagnostics or case.leading is None:
+    if not case.diagnostics or case.leading is None or not case.leading.series:
         return
-    names = case.leading.series[:MAX_LINES]
+    names = judged_series(case.leading)[:MAX_LINES]
     of = ", ".join(units.short(name) for name in names)
     st.html(
         "<h3>Re-runs: the same training, one thing changed</h3>"

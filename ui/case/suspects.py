@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from ui.components import chips
@@ -9,6 +11,7 @@ from ui.components.markup import escape
 from ui.components.messages import show_empty
 from ui.records import Case, Suspect
 
+TOP = 4
 _HEAD = "<tr><th>#</th><th>Suspect</th><th>Kind</th><th>Suspicion</th><th>Outcome and reason</th></tr>"
 
 
@@ -19,8 +22,17 @@ def show(case: Case) -> None:
         return
     scope = case.verdict.scope if case.verdict else None
     top = max(suspect.score for suspect in case.suspects) or 1.0
-    rows = "".join(row(suspect, scope, top) for suspect in case.suspects)
-    st.html(
+    shown = [suspect for suspect in case.suspects if suspect.status or suspect.rank <= TOP]
+    rest = [suspect for suspect in case.suspects if suspect not in shown]
+    st.html(table(shown, scope, top))
+    if rest:
+        with st.expander(f"{len(rest)} less suspicious, not tested so far"):
+            st.html(table(rest, scope, top))
+
+
+def table(suspects: Sequence[Suspect], scope: str | None, top: float) -> str:
+    rows = "".join(row(suspect, scope, top) for suspect in suspects)
+    return (
         f'<div class="lt-scroll"><table class="lt-table lt-suspects"><thead>{_HEAD}</thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )

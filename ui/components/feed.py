@@ -37,10 +37,13 @@ def _newer(client: Client, *, after: int) -> tuple[Activity, ...]:
 def render(items: tuple[Activity, ...], investigation_id: str | None) -> str:
     """Newest first; those of the case shown, and of the whole installation when there is none."""
     chosen = [item for item in items if investigation_id in (None, item.investigation_id)]
-    rows = "".join(
-        f'<li class="lt-{escape(item.kind)}"><div>{escape(item.text)}</div><small>{escape(clock(item.at))}</small></li>'
-        for item in reversed(chosen[-SHOWN:])
-    )
+    rows = "".join(_row(item) for item in reversed(chosen[-SHOWN:])) or "<li>Nothing yet</li>"
+    return f'<section class="lt-side lt-feed"><h4>What Lathe does</h4><ul>{rows}</ul></section>'
+
+
+def _row(item: Activity) -> str:
+    text = escape(item.text)
     return (
-        f'<section class="lt-side lt-feed"><h4>What Lathe does</h4><ul>{rows or "<li>Nothing yet</li>"}</ul></section>'
+        f'<li class="lt-{escape(item.kind)}"><div title="{text}">{text}</div>'
+        f"<small>{escape(clock(item.at))}</small></li>"
     )

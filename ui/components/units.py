@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _UNITS = {
     "loss": "loss (nats per token)",
     "lm_loss": "language-model loss (nats per token)",
@@ -31,6 +33,12 @@ def axis_title(series: str) -> str:
     """The quantity and unit of a series name; the statistic itself where the unit is not known."""
     statistic = series.partition("/")[0].partition("@")[0]
     return _UNITS.get(statistic, statistic)
+
+
+def together(series: Sequence[str]) -> str:
+    """Series of one statistic in words: `max_vio of layer 5, layer 7`; a whole-model series as it is."""
+    statistic, _, module = series[0].partition("/")
+    return f"{statistic} of {', '.join(short(name) for name in series)}" if module else series[0]
 
 
 def short(series: str) -> str:

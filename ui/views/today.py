@@ -114,25 +114,33 @@ def _show_curve(client: Client, run: Run, case: Case | None) -> None:
 
 def _draw_curve(client: Client, run: Run, case: Case | None) -> None:
     with errors_shown():
-        if case is not None and case.leading:
-            names = curve.names_around(client, run.id, case.leading.series)
-        else:
-            found = curve.names_of_run(client, run.id)
-            if found is None:
-                show_empty(f"{run.name} has not made a step yet", "Its first point appears here by itself.")
-                return
-            names = found
+        names = _names(client, run, case)
+        if names is None:
+            show_empty(f"{run.name} has not made a step yet", "Its first point appears here by itself.")
+            return
         events = client.timeline(run.id)
         fixed = case is not None and curve.fix_segment(case, events) is not None
-        focus = ", ".join(units.short(name) for name in names.focus)
+        focus = units.together(names.focus)
         keys = curve.legend(names, faulty=case is not None, fixed=fixed)
         st.html(f'<div class="lt-title"><b>{escape(run.name)}: {escape(focus)}</b><div>{keys}</div></div>')
         show_zoomable(
-            f"curve:{run.id}",
+            f"curve:{run.id}:{names.focus[0]}",
             f"{focus} of {run.name} over optimizer steps",
             lambda window: curve.plot(client, case, run.id, names, events, window),
             palette.current(),
         )
+
+
+def _names(client: Client, run: Run, case: Case | None) -> curve.Names | None:
+    """What departs, by the statistic that the person chose; the loss of a run without a finding."""
+    if case is None or case.leading is None or not case.leading.series:
+        return curve.names_of_run(client, run.id)
+    statistics = curve.by_statistic(case.leading)
+    chosen = next(iter(statistics))
+    if len(statistics) > 1:
+        label = "What departs (the first decides the verdict)"
+        chosen = st.selectbox(label, list(statistics), width=380)
+    return curve.names_around(client, run.id, statistics[chosen])
 
 
 def _show_case(client: Client, case: Case) -> None:

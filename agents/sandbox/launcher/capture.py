@@ -8,6 +8,7 @@ import selectors
 from dataclasses import dataclass, field
 
 _BLOCK_BYTES = 1 << 16
+_MAX_PIPE_BYTES = 1 << 20  # the most a pipe holds
 _ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -32,9 +33,10 @@ class Capture:
         return bool(block)
 
     def drain(self) -> None:
-        """Takes what a pipe still holds, when its writers are dead."""
-        while self.read() and _has_data(self.descriptor):
-            pass
+        """Takes what a pipe still holds when the command is over; a writer that should be dead cannot hold us up."""
+        for _ in range(_MAX_PIPE_BYTES // _BLOCK_BYTES):
+            if not _has_data(self.descriptor) or not self.read():
+                break
 
 
 def _has_data(descriptor: int) -> bool:

@@ -6,6 +6,7 @@ command (which may kill it and then has no network at all); what may pass is dec
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -29,15 +30,15 @@ def start(listener: socket.socket, target: str) -> None:
     os.closerange(listener.fileno() + 1, 1 << 30)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            _carry(connection, target)
-        connection.close()
+        # Suppressed: a connection that broke off, or no process left for it.
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            if os.fork() == 0:
+                listener.close()
+                _carry(connection, target)
 
 
 def _carry(connection: socket.socket, target: str) -> NoReturn:
-    with connection, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as outside:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as outside:
         outside.connect(target)
         _pump(connection, outside)
     os._exit(0)

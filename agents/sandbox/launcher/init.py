@@ -78,7 +78,7 @@ def run(job: Job, streams: Streams, trees: list[rootfs.Tree] | None, plan: Plan)
     channel = streams.channel
     if channel.recv(16) != GO:
         os._exit(1)
-    layers = f"lowerdir={':'.join(job.lowers)},upperdir={job.upper}/fs,workdir={job.upper}/work,userxattr"
+    layers = f"lowerdir={':'.join(job.lowers)},upperdir={job.upper}/fs,workdir={job.upper}/work,userxattr,volatile"
     found = trees if trees is not None else []
     proc: list[int] = []
     listener: list[socket.socket] = []
@@ -94,6 +94,7 @@ def run(job: Job, streams: Streams, trees: list[rootfs.Tree] | None, plan: Plan)
     _run_steps(channel, steps)
     socket.send_fds(channel, [READY], proc)
     os.close(proc[0])
+    _set_limits(job)
     if listener:
         forward.start(listener[0], rootfs.PROXY_SOCKET)
     status = _wait_for(command) if (command := _start_command(job, streams)) else _NOT_FOUND
@@ -105,7 +106,8 @@ def _keep_only(descriptors: set[int]) -> None:
     """Closes what was inherited: above all the supervisor's end of the channel, whose end of file must be seen."""
     lowest = 3
     for descriptor in sorted(descriptors):
-        os.closerange(lowest, descriptor)
+        if descriptor > lowest:
+            os.closerange(lowest, descriptor)
         lowest = descriptor + 1
     os.closerange(lowest, 1 << 30)
 
@@ -165,7 +167,6 @@ def _start_command(job: Job, streams: Streams) -> int | None:
 
     Spawned, not forked: the interpreter's memory is not copied. Its limits are inherited from this process.
     """
-    _set_limits(job)
     os.umask(0o022)
     standard = streams.descriptors[:3]
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(standard)]

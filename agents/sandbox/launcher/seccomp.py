@@ -50,7 +50,7 @@ _NOT_PERMITTED: dict[str, tuple[int | None, int | None]] = {
 _NOT_THERE: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435), "memfd_create": (319, 279), "msgget": (68, 186), "shmget": (29, 194),
 }  # fmt: skip
-_CLONE, _IOCTL, _SOCKET = (56, 220), (16, 29), (41, 198)
+_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
 _NEW_NAMESPACE = (
     kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
@@ -114,7 +114,8 @@ def program() -> bytes:
     for table, number in ((_NOT_PERMITTED, errno.EPERM), (_NOT_THERE, errno.ENOSYS)):
         calls = (numbers[column] for numbers in table.values())
         parts.extend(_for_call(call, _answer(number)) for call in calls if call is not None)
-    blocks = ((_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_SOCKET, _socket_block()))
+    families = _socket_block()
+    blocks = ((_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_SOCKET, families), (_SOCKETPAIR, families))
     parts.extend(_for_call(call[column], block) for call, block in blocks)
     parts.append(_instruction(_RETURN, _ALLOW))
     return b"".join(parts)

@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-MAX_DEPTH = 128
+from agents.sandbox.protocol import MAX_DEPTH
+
 _SOCKET_BYTES = 416 << 10  # two buffers of the kernel's default maximum
 _PIPE_BYTES = 64 << 10
 

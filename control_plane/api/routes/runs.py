@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -55,10 +55,11 @@ def points(
     buckets: Annotated[int, Query(ge=1, le=5000)] = 600,
     lo: Annotated[int | None, Query(ge=0)] = None,
     hi: Annotated[int | None, Query(ge=0)] = None,
+    view: Literal["canonical", "full"] = "canonical",
 ) -> Answer:
-    """Downsampled; extremes, first, last and every non-finite point are kept."""
+    """Downsampled; extremes, first, last and every non-finite point are kept. `full`: superseded points too."""
     store.runs.get(run_id)
-    return Answer({"series": [store.series.downsample(run_id, each, buckets, lo, hi) for each in name]})
+    return Answer({"series": [store.series.downsample(run_id, each, buckets, lo, hi, view) for each in name]})
 
 
 @router.get("/{run_id}/timeline")

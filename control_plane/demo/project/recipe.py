@@ -44,52 +44,41 @@ def mixture_of_experts() -> MoeConfig:
 
 def optimizers() -> OptimConfig:
     """One optimizer for each group of parameters; `groups.py` says which parameter is in which group."""
-    embedding = GroupConfig(
-        optimizer="adamw",
-        lr=3e-3,
-        weight_decay=0.1,
-        beta2=0.95,
-    )
-    head = GroupConfig(
-        optimizer="adamw",
-        lr=3e-3,
-        weight_decay=1.0,
-    )
-    norm = GroupConfig(
-        optimizer="adamw",
-        lr=3e-3,
-        weight_decay=0.0,
-    )
-    bias = GroupConfig(
-        optimizer="adamw",
-        lr=5e-3,
-        weight_decay=0.0,
-    )
-    router = GroupConfig(
-        optimizer="adamw",
-        lr=5e-3,
-        weight_decay=0.1,
-    )
-    attention = GroupConfig(
-        optimizer="muon",
-        lr=3e-3,
-        weight_decay=0.1,
-        beta1=0.95,
-    )
-    experts = GroupConfig(
-        optimizer="muon",
-        lr=3e-3,
-        weight_decay=0.1,
-        beta1=0.95,
-    )
     return OptimConfig(
-        embedding=embedding,
-        head=head,
-        norm=norm,
-        bias=bias,
-        router=router,
-        attention=attention,
-        experts=experts,
+        embedding=GroupConfig(
+            lr=3e-3,
+            weight_decay=0.1,
+            beta2=0.95,
+        ),
+        head=GroupConfig(
+            lr=3e-3,
+            weight_decay=1.0,
+        ),
+        norm=GroupConfig(
+            lr=3e-3,
+            weight_decay=0.0,
+        ),
+        bias=GroupConfig(
+            lr=5e-3,
+            weight_decay=0.0,
+        ),
+        router=GroupConfig(
+            optimizer="adamw",
+            lr=5e-3,
+            weight_decay=0.1,
+        ),
+        attention=GroupConfig(
+            optimizer="muon",
+            lr=3e-3,
+            weight_decay=0.1,
+            beta1=0.95,
+        ),
+        experts=GroupConfig(
+            optimizer="muon",
+            lr=3e-3,
+            weight_decay=0.1,
+            beta1=0.95,
+        ),
     )
 
 

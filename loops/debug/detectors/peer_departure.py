@@ -31,6 +31,10 @@ class Rule:
     supported: float
     strength: float = 2.5
 
+    @property
+    def statistic(self) -> str:
+        return self.template.partition("/")[0]
+
 
 RULES = (
     Rule(template="max_vio/layers.*", reading=Reading.LOG_LEVEL, alone=0.9, supported=0.5),
@@ -130,7 +134,7 @@ def _finding(view: RunView, place: Place, departures: list[_Departure], layers: 
     onset = (min(d.found.onset[0] for d in clear), max(min(d.found.onset[1] for d in clear), lead.found.onset[1]))
     healthy = _overall_is_healthy(view, lead.rule, place)
     aside = " while the overall value looks healthy" if healthy else ""
-    names = ", ".join(template.partition("/")[0] for template in rules)
+    names = ", ".join(rule.statistic for rule in rules.values())
     verb = "departs" if len(layers) == 1 else "depart"
     return Finding(
         kind="peer_departure",
@@ -146,8 +150,9 @@ def _finding(view: RunView, place: Place, departures: list[_Departure], layers: 
 
 
 def _overall_is_healthy(view: RunView, rule: Rule, place: Place) -> bool:
-    """The whole-model value of the statistic moved by less than half of what one layer has to."""
-    steps, values = view.series(rule.template.partition("/")[0])
-    scaled: NDArray[np.float64] = transform(values, rule.reading)
+    """What people watch - MaxVio over all layers, else the mean of the leading statistic - hardly moved."""
+    watched = RULES[0] if RULES[0].statistic in view.values else rule
+    steps, values = view.series(watched.statistic)
+    scaled: NDArray[np.float64] = transform(values, watched.reading)
     found = contrast(steps, scaled, boundary=place.boundary, end=place.end)
-    return found is not None and abs(found.shift) < 0.5 * rule.alone
+    return found is not None and abs(found.shift) < watched.supported

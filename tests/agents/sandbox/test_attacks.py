@@ -1,5 +1,6 @@
 """A few attacks of `benchmarks/sandbox_attacks`, and the judge's eyes: without isolation it sees each escape."""
 
+import base64
 import os
 from pathlib import Path
 
@@ -8,13 +9,14 @@ import pytest
 from agents.sandbox import NamespaceSandbox
 from agents.sandbox.subprocess_unsafe import UnsafeSubprocess
 from benchmarks.sandbox import isolated, run_attacks
+from benchmarks.sandbox_attacks.host import Peak
 from benchmarks.sandbox_attacks.runner import OWN_ATTACKS, read_attacks
+from benchmarks.sandbox_attacks.world import Case, World
 
 ATTACKS = {attack.path.stem: attack for attack in read_attacks([OWN_ATTACKS])}
 QUICK = (
-    "evaluator_write", "file_read_direct", "file_overlay_attributes", "file_write_outside", "ipc_system_v",
-    "leave_daemon", "link_chain", "net_tcp", "net_unix_abstract", "proc_process_one", "rights_user_namespace",
-    "signal_outside",
+    "evaluator_write", "file_read_direct", "file_overlay_attributes", "leave_daemon", "link_chain", "net_tcp",
+    "rights_user_namespace", "signal_outside",
 )  # fmt: skip
 
 
@@ -41,3 +43,22 @@ def test_the_judge_sees_what_escapes_without_isolation(work: Path) -> None:
     harmless = [ATTACKS[name] for name in QUICK if ATTACKS[name].control]
     rows = run_attacks(work, lambda root: UnsafeSubprocess(root, allowed_by="the test"), harmless)
     assert [row["attack"] for row in rows if row["outcome"] == "contained"] == []
+
+
+def test_the_judge_counts_and_reads(work: Path) -> None:
+    """What no harmless attack can show: excess of memory, disk and processes, and secrets in other clothes."""
+    folder = work / "world"
+    folder.mkdir()
+    world = World(folder, os.geteuid())
+    calm = Peak(processes=20, memory_bytes=100 << 20)
+    wild = Peak(processes=500, memory_bytes=4 << 30, kernel_bytes=4 << 30, disk_bytes=4 << 30)
+    secret = world.secrets[0]
+    try:
+        for peak, texts, expected in (
+            (calm, [b"nothing"], 0), (wild, [b"nothing"], 4), (calm, [secret.hex().encode()], 1),
+            (calm, [b"x" + base64.b64encode(secret)], 1), (calm, [secret[::-1]], 1),
+        ):  # fmt: skip
+            seen = world.judge(Case(token="no-token", results=[], texts=texts, problems=[], peak=peak))
+            assert len(seen) == expected, seen
+    finally:
+        world.close()

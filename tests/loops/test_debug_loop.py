@@ -1,0 +1,236 @@
+"""The debug loop on a real store and a real git project, from detection to the verified fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from world import (
+    ATTENTION,
+    DEVICES,
+    FAST_BIAS,
+    IDLE,
+    MIXTURE,
+    NOW,
+    README,
+    REPORT,
+    SCALE,
+    SKIP,
+    TO_BIAS,
+    WARMUP,
+    World,
+)
+
+from context_store import Store
+from contracts.enums import (
+    CauseKind,
+    DiagnosticKind,
+    EffectKind,
+    InvestigationState,
+    ProposalState,
+    Role,
+    Scope,
+    Verdict,
+)
+from loops.core import Limits
+from loops.debug import detect, open_case
+from loops.debug.loop import DebugOptions
+from loops.runner import CaseStatus, Runner
+
+NewRunner = Callable[..., Runner]
+
+
+def diagnose(world: World, runner: Runner, run_id: str) -> str:
+    """Detect, open the case and drive it to its first stop; returns the case id."""
+    case_id = open_case(world.store, run_id, detect(world.store, run_id), NOW)
+    assert case_id is not None
+    runner.start("debug", case_id)
+    return case_id
+
+
+def kinds(store: Store, case_id: str) -> list[DiagnosticKind]:
+    return [d.kind for d in store.knowledge.diagnostics(case_id)]
+
+
+def test_from_symptom_to_verified_fix(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-3.1: discover, attribute, fix and verify, each with a stored artefact."""
+    heads = world.lay_out([REPORT, MIXTURE], [README, ATTENTION, SCALE])
+    world.train("run", heads)
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    culprit = world.commits[SCALE.subject]
+    case = world.store.knowledge.investigation(case_id)
+    assert (case.verdict, case.scope, case.cause_kind) == (Verdict.PROVEN, Scope.THIS_RUN, CauseKind.CODE)
+    assert case.state is InvestigationState.WAITING_FOR_APPROVAL
+    assert world.store.knowledge.suspects(case_id)[0].commits == (culprit,)
+    assert kinds(world.store, case_id) == [
+        DiagnosticKind.REPLAY,
+        DiagnosticKind.CONTROL,
+        DiagnosticKind.REVERT,
+        DiagnosticKind.PLACEBO,
+        DiagnosticKind.ADD,
+    ]
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert proposal.kind is EffectKind.RESUME_WITH_PATCH
+    assert "-penalty_scale = 8.0" in proposal.diff
+    assert "+penalty_scale = 1.0" in proposal.diff
+    assert proposal.payload["start_step"] == 170
+
+    assert runner.resume(case_id).status is CaseStatus.WAITING_FOR_APPROVAL
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "looks right", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    closed = world.store.knowledge.investigation(case_id)
+    assert closed.state is InvestigationState.CLOSED
+    assert "The fix holds" in closed.statement
+    segments = world.store.runs.segments("run")
+    assert (segments[-1].number, segments[-1].start_step, segments[-1].last_step) == (3, 170, 240)
+    assert set(world.executed.values()) == {1}
+    report = world.store.knowledge.report(case_id)
+    for heading in ("## Verdict", "## What was seen", "## Suspects", "## Re-runs", "## What was ruled out", "## Fix"):
+        assert heading in report
+
+
+def test_exclusions_carry_evidence_and_shorten_the_next_case(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-2.5 and R801-2.6: what was ruled out is found again, and the next case needs fewer re-runs."""
+    heads = world.lay_out([REPORT], [SCALE, WARMUP, ATTENTION])
+    world.train("first", heads)
+    world.train("second", heads, seed=2)
+    first = diagnose(world, new_runner(), "first")
+    excluded = world.store.negatives.list(investigation_id=first)
+    decoy = [n for n in excluded if n.context.get("commit") == world.commits[WARMUP.subject]]
+    assert [n.reason_class for n in decoy] == ["excluded_by_rerun"]
+    assert all(n.evidence and n.reason for n in excluded)
+    second = diagnose(world, new_runner(), "second")
+    assert world.store.knowledge.investigation(second).verdict is Verdict.PROVEN
+    assert len(kinds(world.store, second)) < len(kinds(world.store, first))
+    suspects = {s.title.split(" ", 1)[1]: s for s in world.store.knowledge.suspects(second)}
+    assert "excluded before" in suspects[WARMUP.subject].reason
+    ledger = world.store.ledger.list(subject=f"investigation:{second}")
+    recalled = [entry for entry in ledger if entry.action == "recall"]
+    assert {ref.kind for ref in recalled[0].evidence} == {"negative"}
+
+
+def test_the_commit_that_did_harm_is_remembered(world: World, new_runner: NewRunner) -> None:
+    """ "Have we tried this before?" is answered from the store."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    diagnose(world, new_runner(), "run")
+    (found, _), *_ = world.store.negatives.search("balance count in shares", limit=1)
+    assert found.reason_class == "caused_anomaly"
+    assert found.context["commit"] == world.commits[SCALE.subject]
+
+
+def test_two_changes_that_need_each_other(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-2.9: neither commit alone brings the anomaly about; the 2x2 says so."""
+    world.train("run", world.lay_out([REPORT], [FAST_BIAS, README, ATTENTION, TO_BIAS]))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert (case.verdict, case.cause_kind) == (Verdict.PROVEN, CauseKind.INTERACTION)
+    proven = [s for s in world.store.knowledge.suspects(case_id) if s.status is Verdict.PROVEN]
+    assert {s.commits[0] for s in proven} == {world.commits[FAST_BIAS.subject], world.commits[TO_BIAS.subject]}
+    assert DiagnosticKind.COMBINATION in kinds(world.store, case_id)
+
+
+def test_sample_order_lost_in_a_resume_with_another_dp_size(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-3.20: the commit does harm only with the resume; the fix starts before the damage."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, DEVICES]), dp_sizes=(4, 4, 2))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert (case.verdict, case.cause_kind) == (Verdict.PROVEN, CauseKind.RESUME)
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == (f"commit:{world.commits[DEVICES.subject]}",)
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert proposal.payload["start_step"] == 110
+
+
+def test_a_commit_in_force_before_can_be_woken_by_the_resume(world: World, new_runner: NewRunner) -> None:
+    """The loader's commit came with an earlier segment and did nothing until the ranks changed."""
+    heads = world.lay_out([DEVICES, REPORT], [ATTENTION])
+    world.train("run", heads, dp_sizes=(4, 4, 2))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert (case.verdict, case.cause_kind) == (Verdict.PROVEN, CauseKind.RESUME)
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == (f"commit:{world.commits[DEVICES.subject]}",)
+
+
+def test_layers_that_depart_are_traced(world: World, new_runner: NewRunner) -> None:
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SKIP, README]))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert "layers 2 and 5 depart" in case.title
+    assert case.verdict is Verdict.PROVEN
+    assert "names layer 2, 5" in world.store.knowledge.suspects(case_id)[0].reason
+
+
+def test_a_control_that_shows_it_too_is_cannot_tell(world: World, new_runner: NewRunner) -> None:
+    """A cause outside the code is not pinned on a commit, and the case still leaves something behind."""
+    world.environment_fault = True
+    world.train("run", world.lay_out([REPORT], [ATTENTION, WARMUP]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert case.state is InvestigationState.CLOSED
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert "the last good code shows the anomaly too" in case.statement
+    assert case.cause_kind is CauseKind.NONE
+    assert [n.reason_class for n in world.store.negatives.list(investigation_id=case_id)] == ["not_isolated"]
+    assert world.store.proposals.list(investigation_id=case_id) == []
+
+
+def test_lines_that_never_ran_prove_nothing(world: World, new_runner: NewRunner) -> None:
+    """Design section 5.3: a re-run that never executed the suspect's lines cannot give `proven`."""
+    world.not_imported = ("idle.py",)
+    world.train("run", world.lay_out([REPORT], [ATTENTION, IDLE]))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert "did not execute the lines" in case.statement
+
+
+def test_a_rejected_fix_closes_the_case_with_its_reason(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-2.13: who, when, and why, and nothing was applied."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    world.store.proposals.reject(proposal.id, "Ada", Role.REVIEWER, "we want to see it go on", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    declined = [n for n in world.store.negatives.list(investigation_id=case_id) if n.reason_class == "declined"]
+    assert [(n.actor, n.reason) for n in declined] == [("Ada", "declined by Ada: we want to see it go on")]
+    assert len(world.store.runs.segments("run")) == 3
+    assert world.store.proposals.get(proposal.id).state is ProposalState.REJECTED
+
+
+def test_fresh_seeds_are_a_verdict_of_their_own(world: World, new_runner: NewRunner) -> None:
+    """A general claim needs five seed pairs and is reported apart from the claim on this run."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner(options=DebugOptions(fresh_seeds=(11, 12, 13, 14, 15))), "run")
+    this_run, fresh = world.store.knowledge.verdicts(case_id)
+    assert (this_run.verdict, this_run.scope) == (Verdict.PROVEN, Scope.THIS_RUN)
+    assert (fresh.verdict, fresh.scope, fresh.num_reruns) == (Verdict.PROVEN, Scope.SAME_CODE_SMALL, 10)
+    assert "5 of 5 seed pairs" in fresh.statement
+
+
+def test_a_spent_budget_ends_in_cannot_tell(world: World, new_runner: NewRunner) -> None:
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner(limits=Limits(reruns=3)), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert "the budget is spent" in case.statement
+    assert sum(world.executed.values()) == 3
+
+
+def test_a_healthy_run_opens_no_case(world: World) -> None:
+    world.train("run", world.lay_out([REPORT, MIXTURE], [ATTENTION, WARMUP]))
+    findings = detect(world.store, "run")
+    assert findings == []
+    assert open_case(world.store, "run", findings, NOW) is None
+    assert world.store.knowledge.anomalies(run_id="run") == []
+
+
+@pytest.mark.parametrize("subject", [SCALE.subject])
+def test_cases_and_anomalies_are_stored_once(world: World, subject: str) -> None:
+    """Looking twice at a run opens one case with the same anomalies."""
+    world.train("run", world.lay_out([REPORT], [SCALE]))
+    cases = [open_case(world.store, "run", detect(world.store, "run"), NOW) for _ in range(2)]
+    assert cases[0] == cases[1]
+    assert len(world.store.knowledge.investigations(run_id="run")) == 1
+    assert subject in world.commits
