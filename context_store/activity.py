@@ -41,6 +41,12 @@ class ActivityFeed:
             new_id = connection.execute(sa.insert(ActivityRow).values(**values).returning(ActivityRow.id)).scalar_one()
         return Activity(id=new_id, **values)
 
+    def newest(self, limit: int = 200) -> list[Activity]:
+        """The last messages, ascending."""
+        query = sa.select(ActivityRow.__table__).order_by(ActivityRow.id.desc()).limit(limit)
+        with self._database.begin() as connection:
+            return [Activity(**row._mapping) for row in connection.execute(query)][::-1]
+
     def after(self, last_id: int, limit: int = 200, investigation_id: str | None = None) -> list[Activity]:
         """Messages with greater ids, ascending. Following the feed with the last id seen misses none."""
         query = sa.select(ActivityRow.__table__).where(ActivityRow.id > last_id)

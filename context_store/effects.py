@@ -106,9 +106,13 @@ class Effects:
                 settle_reservation(connection, key, float(result["cpu_s"]))
             return _load(connection, key)
 
-    def fail(self, key: str, message: str, remedy: str, worker: str | None = None) -> Effect:
+    def fail(self, key: str, message: str, remedy: str, worker: str | None = None, cpu_s: float = 0.0) -> Effect:
+        """`cpu_s`: what it spent before it failed; it becomes the result and settles the reservation, if any."""
+        now, result = self._database.clock(), {"cpu_s": cpu_s} if cpu_s else {}
         with self._database.begin() as connection:
-            _finish(connection, key, EffectState.FAILED, self._database.clock(), message, remedy, worker=worker)
+            failed = _finish(connection, key, EffectState.FAILED, now, message, remedy, worker=worker, result=result)
+            if failed and cpu_s:
+                settle_reservation(connection, key, cpu_s)
             return _load(connection, key)
 
     def refuse(self, key: str, message: str, remedy: str = "", worker: str | None = None) -> Effect:

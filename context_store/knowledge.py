@@ -59,13 +59,13 @@ class Knowledge:
     def open_investigation(
         self, investigation_id: str, run_id: str, anomaly_ids: Sequence[int], title: str, at: float
     ) -> Investigation:
-        """Idempotent by id; anomalies that are new to an open case are added to it."""
+        """Idempotent by id; which anomalies belong to a case is settled when it is opened."""
         values = {"run_id": run_id, "title": title, "opened_at": at, "state": InvestigationState.OPEN}
         statement = insert(InvestigationRow).values(id=investigation_id, **values, statement="", round=0, report="")
         members = [{"investigation_id": investigation_id, "anomaly_id": anomaly_id} for anomaly_id in anomaly_ids]
         with self._database.begin() as connection:
-            connection.execute(statement.on_conflict_do_nothing())
-            if members:
+            inserted = connection.execute(statement.on_conflict_do_nothing().returning(InvestigationRow.id)).first()
+            if inserted is not None and members:
                 connection.execute(insert(InvestigationAnomalyRow).on_conflict_do_nothing(), members)
         return self.investigation(investigation_id)
 

@@ -16,11 +16,14 @@ def explained(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no space left for {place}", remedy="free some space and try again; nothing stored is lost"
-            ) from error
-        raise EnvironmentFault(
-            f"{error.filename or place}: {error.strerror or error}",
-            remedy="correct the path or its permissions and try again; nothing stored is lost",
-        ) from error
+        raise in_words(error, str(place)) from error
+
+
+def in_words(error: OSError, place: str) -> EnvironmentFault:
+    """DiskFull when no space is left, else an EnvironmentFault that names the file, or `place`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"no space left for {place}", remedy="free some space and try again; nothing stored is lost")
+    return EnvironmentFault(
+        f"{error.filename or place}: {error.strerror or error}",
+        remedy="correct the path or its permissions and try again; nothing stored is lost",
+    )

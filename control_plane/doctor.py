@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -80,13 +81,30 @@ def _schema(url: str, head: str) -> Iterator[Check]:
         remedy="" if vector else "as a superuser run there: CREATE EXTENSION vector",
     )
     yield Check(name="migrations", ok=True, detail=f"schema {head}")  # opening the store refuses any other
-    faulty = sorted(str(name) for name in (wanted - present) | broken)
-    yield Check(
+    yield _indexes({str(name) for name in wanted}, present, broken)
+
+
+def _indexes(wanted: set[str], present: set[str], broken: set[str]) -> Check:
+    """Only a missing or invalid one needs something done; migrations do not make it again."""
+    missing = sorted(wanted - present)
+    remedies = [f"REINDEX INDEX {name};" for name in sorted(broken)]
+    remedies += [statement for name, statement in _index_statements() if name in missing]
+    faulty = sorted(broken) + missing
+    return Check(
         name="indexes",
         ok=not faulty,
-        detail=f"{len(wanted)} indexes" if not faulty else "missing or invalid: " + ", ".join(faulty),
-        remedy="" if not faulty else "run in the database: REINDEX DATABASE lathe; or restore it from a backup",
+        detail="missing or invalid: " + ", ".join(faulty) if faulty else f"{len(wanted)} indexes",
+        remedy="run in the database: " + " ".join(remedies) if faulty else "",
     )
+
+
+def _index_statements() -> Iterator[tuple[str, str]]:
+    """Name and statement of each index, as the migrations made it."""
+    import context_store
+
+    for file in sorted((Path(context_store.__file__).parent / "migrations" / "sql").glob("*.sql")):
+        for found in re.finditer(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON .*;$", file.read_text(), re.MULTILINE):
+            yield found[1], found[0]
 
 
 def _ray(settings: Settings) -> Iterator[Check]:

@@ -7,6 +7,7 @@ in run folders; after SIGKILL another executor claims the effect when its lease 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,6 +17,7 @@ from context_store.records import Effect
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import EffectKind
 from contracts.errors import BackendFailure, DatabaseUnavailable, LatheError, NotPermitted
+from control_plane.disk import in_words
 from control_plane.effects import EffectHandler
 from control_plane.shipper import Shipper
 from control_plane.worktrees import Tree
@@ -35,6 +37,8 @@ class _Flight:
     tree: Tree
     launch: Launch | None = None
     starts: int = 0
+    cpu_s: float = 0.0  # of starts that died
+    landed: Outcome | None = None  # how the last start ended, with the CPU seconds of all of them
     beat_at: float = 0.0
     shipped_at: float = 0.0
 
@@ -92,6 +96,8 @@ class Executor:
             raise
         except LatheError as error:
             self._end(effect, error)
+        except Exception as error:  # one effect must not end the worker, and would again after every claim
+            self._end(effect, _unexpected(error, effect))
         else:
             self._advance(self._keep(_Flight(effect=effect, tree=tree, beat_at=self._clock())))
 
@@ -103,7 +109,7 @@ class Executor:
             flight = self._flights[flight.effect.key]
             if flight.launch is None:
                 return self._start(flight)
-            outcome = self._backend.poll(flight.launch.run_id, flight.launch.segment)
+            outcome = flight.landed or self._poll(flight, flight.launch)
             if outcome is None:
                 self._ship(flight, flight.launch)
                 return False
@@ -112,6 +118,8 @@ class Executor:
             raise
         except LatheError as error:
             self._end(flight.effect, error)
+        except Exception as error:  # as in `_take`
+            self._end(flight.effect, _unexpected(error, flight.effect))
         return True
 
     def _start(self, flight: _Flight) -> bool:
@@ -123,11 +131,19 @@ class Executor:
         self._keep(replace(flight, launch=launch, starts=flight.starts + 1))
         return True
 
+    def _poll(self, flight: _Flight, launch: Launch) -> Outcome | None:
+        outcome = self._backend.poll(launch.run_id, launch.segment)
+        if outcome is None:
+            return None
+        outcome = replace(outcome, cpu_s=flight.cpu_s + outcome.cpu_s)
+        self._keep(replace(flight, landed=outcome))
+        return outcome
+
     def _land(self, flight: _Flight, launch: Launch, outcome: Outcome) -> None:
         effect = flight.effect
         if outcome.reason == "died" and flight.starts < _MAX_STARTS:
             self._tell(effect, f"{outcome.message}; starting it again")
-            self._start(flight)
+            self._start(replace(flight, cpu_s=outcome.cpu_s, landed=None))
             return
         self._shipper.finish(launch, outcome)
         if outcome.reason == "died":
@@ -138,8 +154,15 @@ class Executor:
         del self._flights[effect.key]
 
     def _end(self, effect: Effect, error: LatheError) -> None:
-        finish = self._store.effects.refuse if isinstance(error, NotPermitted) else self._store.effects.fail
-        finish(effect.key, error.message, error.remedy, worker=self._worker)
+        flight = self._flights.get(effect.key)
+        if flight is not None and flight.launch is not None and flight.landed is None:
+            with suppress(OSError):  # its folder may be what is missing
+                self._backend.cancel(flight.launch.run_id, flight.launch.segment)
+        if isinstance(error, NotPermitted):
+            self._store.effects.refuse(effect.key, error.message, error.remedy, worker=self._worker)
+        else:
+            cpu_s = 0.0 if flight is None else flight.landed.cpu_s if flight.landed else flight.cpu_s
+            self._store.effects.fail(effect.key, error.message, error.remedy, worker=self._worker, cpu_s=cpu_s)
         self._tell(effect, f"{'refused' if isinstance(error, NotPermitted) else 'failed'}: {error.message}")
         self._flights.pop(effect.key, None)
 
@@ -174,3 +197,13 @@ class Executor:
             run_id=label,
             detail={"effect": effect.key, "kind": str(effect.kind)},
         )
+
+
+def _unexpected(error: Exception, effect: Effect) -> LatheError:
+    """What an exception that nobody foresaw means to the person."""
+    if isinstance(error, OSError):
+        return in_words(error, f"effect {effect.key}")
+    _log.error("defect", key=effect.key, exc_info=error)
+    return LatheError(
+        f"a defect of Lathe: {type(error).__name__}: {error}", remedy="read the worker's log and report it"
+    )

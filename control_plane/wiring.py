@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loops.runner import Runner
 
 _MIN_FREE_BYTES = 64 * 1024 * 1024
+_FIRST_FRESH_SEED = 101  # fixed, so that a case that goes on asks for the same re-runs
 
 
 class Lathe:
@@ -107,10 +108,11 @@ class Lathe:
 
     def runner(self, wait: Callable[[], None]) -> Runner:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
-        from loops.debug.loop import DebugLoop
+        from loops.debug.loop import DebugLoop, DebugOptions
         from loops.runner import Runner
 
-        loop = DebugLoop(self.store)
+        seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
+        loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds)))
         return Runner(store=self.store, checkpointer=self._checkpointer(), loops={loop.name: loop}, wait=wait)
 
     def _checkpointer(self) -> Any:

@@ -16,7 +16,8 @@ import structlog
 from context_store import Store
 from context_store.records import Activity, Investigation
 from contracts.enums import InvestigationState, ProposalState
-from contracts.errors import DatabaseUnavailable, LatheError
+from contracts.errors import DatabaseUnavailable
+from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER
 from control_plane.wiring import Lathe
 
@@ -106,7 +107,8 @@ class CaseThreads:
         self._lathe = lathe
         self._clock = clock
         self._threads: dict[str, threading.Thread] = {}
-        self._failures: dict[str, list[Exception]] = {}
+        self._failures: dict[str, int] = {}
+        self._given_up: dict[str, Exception] = {}
         self._stopping = threading.Event()
 
     def look(self) -> None:
@@ -129,12 +131,11 @@ class CaseThreads:
 
     def raise_failure(self) -> None:
         """Raise what a case failed with for good."""
-        for failures in self._failures.values():
-            if len(failures) >= _MAX_CASE_FAILURES:
-                raise failures[-1]
+        for error in self._given_up.values():
+            raise error
 
     def _can_go_on(self, case: Investigation) -> bool:
-        if case.state == InvestigationState.CLOSED or len(self._failures.get(case.id, [])) >= _MAX_CASE_FAILURES:
+        if case.state == InvestigationState.CLOSED or failure_of(self._lathe.store, case.id) is not None:
             return False
         if case.state == InvestigationState.OPEN:
             return True
@@ -145,6 +146,7 @@ class CaseThreads:
         try:
             self._lathe.runner(self._pause).start(LOOP, case_id)
             self._failures.pop(case_id, None)
+            self._given_up.pop(case_id, None)
         except _Stopping:
             _log.info("case paused", case=case_id)
         except Exception as error:  # a thread's end: the failure is kept, told, and tried again a few times
@@ -157,10 +159,13 @@ class CaseThreads:
             raise _Stopping
 
     def _note(self, case_id: str, error: Exception) -> None:
-        self._failures.setdefault(case_id, []).append(error)
         _log.error("case failed", case=case_id, exc_info=error)
-        if isinstance(error, LatheError) and not isinstance(error, DatabaseUnavailable):
-            text = f"the case stopped: {error.message}"
-            self._lathe.store.activity.publish(
-                "progress", text, investigation_id=case_id, detail={"remedy": error.remedy}
-            )
+        if isinstance(error, DatabaseUnavailable):  # says nothing about the case
+            return
+        self._failures[case_id] = self._failures.get(case_id, 0) + 1
+        if self._failures[case_id] < _MAX_CASE_FAILURES:
+            return
+        with suppress(DatabaseUnavailable):  # then it is tried, and given up, once more
+            give_up(self._lathe.store, case_id, error, self._clock())
+            self._given_up[case_id] = error
+            del self._failures[case_id]

@@ -40,8 +40,7 @@ class Journal:
         if any(old.action == entry.action and old.detail.get("step") == entry.step for old in known):
             return
         detail = {"step": entry.step, "text": entry.text, **(entry.detail or {})}
-        self._store.activity.publish(entry.kind, entry.text, investigation_id=entry.case_id, run_id=None, detail=detail)
-        self._store.ledger.append(
+        self._store.ledger.append(  # first: a crash after it loses a message of the feed, but repeats none
             actor=entry.actor,
             action=entry.action,
             subject=subject,
@@ -49,3 +48,4 @@ class Journal:
             evidence=tuple(entry.evidence),
             at=self._clock(),
         )
+        self._store.activity.publish(entry.kind, entry.text, investigation_id=entry.case_id, run_id=None, detail=detail)

@@ -66,7 +66,11 @@ async def _lathe_error(_: Request, error: Any) -> JSONResponse:
 async def _invalid_request(_: Request, error: Any) -> JSONResponse:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {first['msg']}", "correct the request; see /docs")
+    return problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"{where}: {first['msg']}",
+        "correct the request; see /api/v1/openapi.json for what there is",
+    )
 
 
 async def _http_error(_: Request, error: Any) -> JSONResponse:

@@ -85,9 +85,11 @@ def diagnose(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json 
 
 def work_on(lathe: Lathe, case_id: str) -> Investigation:
     """Drive the case, here or by the worker that is alive, until it ends or waits for a person."""
+    from control_plane.given_up import ask_again
     from control_plane.leases import WORKER
     from control_plane.worker import Feed, Worker
 
+    ask_again(lathe.store, case_id, time.time())
     begin = lathe.store.activity.publish("progress", f"looking into case {case_id}", investigation_id=case_id)
     feed = Feed(lathe.store, feed_printer(), after=begin.id - 1)
     if lathe.leases.is_held(WORKER):
@@ -107,9 +109,14 @@ def is_settled(store: Store, case_id: str) -> bool:
 
 
 def _watch(store: Store, case_id: str, feed: Feed) -> None:
+    """Until it is settled. Raises why the worker gave the case up."""
+    from control_plane.given_up import failure_of
+
     while not is_settled(store, case_id):
         time.sleep(0.3)
         feed.forward()
+        if (failure := failure_of(store, case_id)) is not None:
+            raise failure
 
 
 def _print_case(store: Store, case: Investigation) -> None:

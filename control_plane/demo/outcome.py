@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from context_store import Store
-from context_store.records import Suspect
+from context_store.records import Anomaly, Suspect
 from contracts.enums import CauseKind, EffectKind, EffectState, Scope, Verdict
 from control_plane.demo.home import Truth
+from control_plane.demo.pair import PILOT
 from loops.debug.case import load_case
 from loops.debug.verification import verify_fix
 
@@ -45,20 +46,14 @@ NOTHING_FOUND = Answer(
 
 
 def read_answer(store: Store, case_id: str) -> Answer:
-    """The answer of a closed case; `case_id` "" means that nothing was found."""
+    """The answer of a closed case. Without one (`case_id` ""), what was found in the pilot stands: a false alarm."""
     if not case_id:
-        return NOTHING_FOUND
+        return _answer_on_pilot(store.knowledge.anomalies(run_id=PILOT))
     case = store.knowledge.investigation(case_id)
     suspects = store.knowledge.suspects(case_id)
     anomalies = store.knowledge.anomalies(investigation_id=case_id)
     return Answer(
-        anomaly={
-            "kind": anomalies[0].kind,
-            "series": anomalies[0].series,
-            "onset": anomalies[0].onset,
-            "severity": anomalies[0].severity,
-            "statement": anomalies[0].statement,
-        },
+        anomaly=_anomaly(anomalies[0]),
         suspects=tuple(_brief(suspect) for suspect in suspects),
         culprit_commits=_culprits(suspects),
         cause_kind=str(case.cause_kind or CauseKind.NONE),
@@ -69,6 +64,27 @@ def read_answer(store: Store, case_id: str) -> Answer:
         verified=is_verified(store, case_id),
         negative_results=len(store.negatives.list(investigation_id=case_id)),
     )
+
+
+def _answer_on_pilot(found: Sequence[Anomaly]) -> Answer:
+    if not found:
+        return NOTHING_FOUND
+    return replace(
+        NOTHING_FOUND,
+        anomaly=_anomaly(found[0]),
+        verdict=str(Verdict.CANNOT_TELL),
+        statement=f"something was found in the pilot, and nothing in the main run: {found[0].statement}",
+    )
+
+
+def _anomaly(found: Anomaly) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "series": found.series,
+        "onset": found.onset,
+        "severity": found.severity,
+        "statement": found.statement,
+    }
 
 
 def is_verified(store: Store, case_id: str) -> bool:
@@ -101,7 +117,9 @@ def as_object(fault: str, answer: Answer, truth: Truth, seconds: float) -> dict[
 
 
 def is_right(answer: Answer, truth: Truth) -> bool:
-    """Exactly the planted commits and the right kind of cause."""
+    """Exactly the planted commits and the right kind of cause; where nothing was planted, no alarm either."""
+    if truth.cause_kind == CauseKind.NONE and answer.verdict != Verdict.NOTHING_FOUND:
+        return False
     return set(answer.culprit_commits) == set(truth.commits) and answer.cause_kind == truth.cause_kind
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from control_plane.demo.pair import LAST_STEP, MAIN, PILOT, train_pair
 from control_plane.demo.report import OWN_RUN, write_report
 from control_plane.demo.screen import Screen
 from control_plane.encoding import dumps
+from control_plane.given_up import ask_again
 from control_plane.projects import register_project
 from control_plane.wiring import Lathe
 from control_plane.worker import Feed, Worker
@@ -120,6 +122,7 @@ class Demo:
 
     def _drive(self, case_id: str) -> None:
         """Until the case is closed or waits for a person."""
+        ask_again(self._store, case_id, time.time())
         with Worker(self._lathe, name=f"demo:{case_id}") as worker:
             worker.run_until(lambda: self._is_settled(case_id), self._feed)
 
@@ -146,10 +149,15 @@ class Demo:
         progress = self._home.progress()
         assert progress is not None
         self._home.save(replace(progress, finished=True))
-        if self._page and sys.stdin.isatty():
-            screen.say(f"The page stays open until you press Enter: {self._page}", "bold cyan")
-            sys.stdin.readline()
+        self._keep_page()
         return dumps(as_object(self._choice.fault.name, answer, truth, seconds))
+
+    def _keep_page(self) -> None:
+        """With a terminal, until Enter. Always say how to open it again."""
+        if self._page and sys.stdin.isatty():
+            self._screen.say(f"The page stays open until you press Enter: {self._page}", "bold cyan")
+            sys.stdin.readline()
+        self._screen.say(f"  look at it again:\n    lathe --home {shlex.quote(str(self._home.folder))} up")
 
     def _question(self, case_id: str) -> str:
         """What a colleague might ask next: a change that was ruled out here, else one of the history."""

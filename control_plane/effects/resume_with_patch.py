@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from context_store.records import Effect, Proposal, Run
+from context_store.records import Effect, Proposal, Run, TimelineEvent
 from contracts.backend import Launch, Outcome
-from contracts.enums import EffectKind
+from contracts.enums import EffectKind, TimelineKind
 from contracts.errors import ApprovalInvalid, BackendFailure
 from control_plane.backends.segment import is_running, request_stop
 from control_plane.effects.approved import require_same_diff
@@ -50,7 +50,9 @@ class ResumeWithPatch:
         self._require_newest(payload, effect.key)
         source = self._workshop.source_launch(run.id, payload)
         committed = replace(tree, commit=commit)
-        return claim_segment(folder, effect.key, lambda number: launch_of(payload, source, committed, folder, number))
+        launch = claim_segment(folder, effect.key, lambda number: launch_of(payload, source, committed, folder, number))
+        self._note(effect, payload, launch)
+        return launch
 
     def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
         """BackendFailure when the segment is not in the run, or does not begin where it was approved to begin."""
@@ -87,16 +89,33 @@ class ResumeWithPatch:
         if payload.source_segment is None:
             return
         folder = Path(self._workshop.store.runs.get(payload.run_id).folder)
+        source = self._workshop.source_launch(payload.run_id, payload)
+        known = {payload.code.base, source.code_version if source else payload.code.base}
         for number in segment_numbers(folder):
             if number <= payload.source_segment or segment_owner(folder, number) == owner:
                 continue
             code = read_launch(folder, number).code_version
-            if code != payload.code.base:
+            if code not in known:
                 raise ApprovalInvalid(
                     f"run {payload.run_id} went on in segment {number} with other code ({code[:10]}) than the proposal "
                     f"is about ({payload.code.base[:10]})",
                     remedy=f"look at the run as it is now and make the proposal again: lathe diagnose {payload.run_id}",
                 )
+
+    def _note(self, effect: Effect, payload: ResumePayload, launch: Launch) -> None:
+        """The decision on the run's timeline, at the step from which it holds."""
+        proposal = self._workshop.store.proposals.get(effect.proposal_id or "")
+        self._workshop.store.timeline.add(
+            TimelineEvent(
+                run_id=payload.run_id,
+                segment=launch.segment,
+                step=payload.start_step,
+                kind=TimelineKind.APPROVAL,
+                title=f"approved by {proposal.decided_by}: {proposal.title}",
+                detail={"proposal": proposal.id, "branch": payload.branch, "commit": launch.code_version},
+                at=proposal.decided_at or 0.0,
+            )
+        )
 
     def _is_free(self, run: Run, owner: str) -> bool:
         """True when no other segment of the run is being trained; asks one that is to stop."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from context_store import Store
 from context_store.records import Anomaly, Investigation
+from contracts.enums import InvestigationState
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.detectors import DETECTORS
@@ -75,17 +76,30 @@ def group_findings(view: RunView, findings: Sequence[Finding]) -> list[list[Find
 
 
 def open_case(store: Store, run_id: str, findings: Sequence[Finding], at: float) -> str | None:
-    """Open the case of the leading finding and those that began with it; its id, or None when nothing was found."""
-    if not findings:
-        return None
+    """Open the case of the first group of findings whose case is not closed yet; its id, or None without findings.
+
+    When all are closed, the id of the first: a case is never opened twice.
+    """
     view = view_run(store, run_id, names=())
-    group = group_findings(view, findings)[0]
-    ids = [_store_anomaly(store, view, finding, order).id for order, finding in enumerate(group)]
-    segment = view.segment_at(group[0].onset[1])
-    key = f"{run_id}:{segment.number if segment else group[0].onset[0]}"
-    case_id = f"case-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
-    store.knowledge.open_investigation(case_id, run_id, ids, title=group[0].statement, at=at)
-    return case_id
+    groups = [
+        [_store_anomaly(store, view, finding, order) for order, finding in enumerate(group)]
+        for group in group_findings(view, findings)
+    ]
+    if not groups:
+        return None
+    closed = {i.id for i in store.knowledge.investigations(state=InvestigationState.CLOSED, run_id=run_id)}
+    alive = [group for group in groups if _case_id(group[0]) not in closed]
+    group = (alive or groups)[0]
+    ids = [anomaly.id for anomaly in group]
+    store.knowledge.open_investigation(_case_id(group[0]), run_id, ids, title=group[0].statement, at=at)
+    return _case_id(group[0])
+
+
+def _case_id(leading: Anomaly) -> str:
+    """One case for each resumed segment; in the first segment, which may hold several causes, one for each onset."""
+    segment = leading.probe.get("segment")
+    place = segment if segment else f"0:{leading.onset[0]}"
+    return f"case-{hashlib.sha256(f'{leading.run_id}:{place}'.encode()).hexdigest()[:10]}"
 
 
 def load_case(store: Store, case_id: str) -> Case:
@@ -156,9 +170,14 @@ def _belongs(view: RunView, finding: Finding, other: Finding) -> bool:
 
 
 def _store_anomaly(store: Store, view: RunView, finding: Finding, order: int) -> Anomaly:
-    """`probe` also keeps the order inside its case and the segment in which it began."""
+    """`probe` also keeps the order inside its case and the segment in which it began.
+
+    An anomaly that was stored when the run was shorter stays as it was, though its onset now looks a little different.
+    """
     segment = view.segment_at(finding.onset[1])
     place = {"order": order, "segment": segment.number if segment else None}
+    if (known := _stored(store, view.run_id, finding, place["segment"])) is not None:
+        return known
     return store.knowledge.put_anomaly(
         Anomaly(
             run_id=view.run_id,
@@ -171,3 +190,13 @@ def _store_anomaly(store: Store, view: RunView, finding: Finding, order: int) ->
             probe={**finding.probe.to_json(), **place},
         )
     )
+
+
+def _stored(store: Store, run_id: str, finding: Finding, segment: int | None) -> Anomaly | None:
+    """The stored anomaly of the same kind, series and segment with an onset near that of the finding."""
+    for anomaly in store.knowledge.anomalies(run_id=run_id):
+        is_same = anomaly.kind == finding.kind and anomaly.probe.get("segment") == segment
+        shares = bool(set(anomaly.series) & set(finding.series)) or not (anomaly.series or finding.series)
+        if is_same and shares and abs(anomaly.onset[0] - finding.onset[0]) <= _NEAR:
+            return anomaly
+    return None

@@ -23,12 +23,28 @@ def lines_now(hunk: Hunk, later: Iterable[Hunk]) -> set[int]:
 
 
 def ran_lines(factor: Factor, later: Sequence[Factor], executed: Executed) -> bool | None:
-    """True when at least one line of the change ran. None when it touches no traced file (nothing to execute)."""
+    """True when at least one line of the change ran. None when it touches no Python file (nothing to execute)."""
     hunks = [hunk for hunk in factor.hunks if hunk.path.endswith(".py")]
-    if not hunks or not executed.modules:
-        return None if executed.modules else False
+    if not hunks:
+        return None
     after = [hunk for other in later for hunk in other.hunks]
     return any(lines_now(hunk, after) & set(_lines_of(executed, hunk.path)) for hunk in hunks)
+
+
+def is_imported(factor: Factor, executed: Executed) -> bool:
+    """True when the process imported a Python file of the change."""
+    return any(_find(executed.modules, hunk.path) is not None for hunk in factor.hunks if hunk.path.endswith(".py"))
+
+
+def inputs_differ(store: Store, run_with: str, run_without: str) -> bool:
+    """True when the two runs differ in their declared or effective configuration, or in the samples they read."""
+    runs = store.runs
+    pairs = (
+        [runs.declared(run, 0) for run in (run_with, run_without)],
+        [runs.effective(run, 0) for run in (run_with, run_without)],
+        [runs.data_reads(run).hashes for run in (run_with, run_without)],
+    )
+    return any(one != other for one, other in pairs)
 
 
 def files_differ(store: Store, factor: Factor, run_with: str, run_without: str) -> bool:

@@ -14,7 +14,7 @@ from contracts.enums import EffectKind
 from contracts.events import Scalar
 from loops.core import Cost, Request
 from loops.debug.case import Case
-from loops.debug.planner import Identity, On
+from loops.debug.facts import Identity, On
 from loops.debug.suspects import Factor, Scene
 
 _START_UP_S = 12.0  # of a training process
@@ -22,9 +22,9 @@ _SLACK = 2.0  # a re-run beside others is slower than the recorded run
 FRESH_STEPS = 60  # steps of a run from random weights
 
 
-def request_of(case: Case, identity: Identity) -> Request:
+def request_of(case: Case, identity: Identity, base: str = "") -> Request:
     """The effect of one re-run; its keys follow from the content, so that it is requested and run once."""
-    payload = payload_of(case, identity)
+    payload = payload_of(case, identity, base)
     num_steps = payload["max_step"] - payload["start_step"]
     effect = EffectRequest(
         key=f"{case.investigation.id}:{payload['run_id']}",
@@ -36,20 +36,24 @@ def request_of(case: Case, identity: Identity) -> Request:
     return Request(effect=effect, cost=Cost(cpu_s=_START_UP_S + _SLACK * _step_time_s(case) * num_steps, reruns=1))
 
 
-def payload_of(case: Case, identity: Identity) -> dict[str, Any]:
-    """The payload of `diagnostic_run`, with a run id made of its content."""
+def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]:
+    """The payload of `diagnostic_run`, with a run id made of its content.
+
+    `base`: a later commit of the run from which to leave out what is off, in place of the faulty version.
+    """
     scene = _scene(case)
     on, without, seed = identity
     fresh = seed is not None
     payload: dict[str, Any] = {
         "project_id": case.project_id,
         "source_run_id": case.run_id,
-        "code": code_of(scene, on),
+        "source_segment": scene.segment.number,
+        "code": without_on(scene, on, base) if base else code_of(scene, on),
         "start_checkpoint": "" if fresh else scene.segment.start_checkpoint,
         "start_step": 0 if fresh else scene.segment.start_step,
         "max_step": FRESH_STEPS if fresh else case.window.hi,
         "overrides": dict(overrides_of(scene, on, without, fresh=fresh)),
-        "seed": seed,
+        "seed": seed if fresh else seed_of(scene, on, without),
         "entry": case.entry,
     }
     text = json.dumps(payload, sort_keys=True)
@@ -70,6 +74,19 @@ def code_of(scene: Scene, on: On) -> dict[str, Any]:
         return {"base": scene.faulty, "revert": off, "pick": []}
     base = scene.good if length == _num_earlier(scene) else chain[length - 1] if length else scene.root
     return {"base": base, "revert": [], "pick": picks}
+
+
+def without_on(scene: Scene, on: On, base: str) -> dict[str, Any]:
+    """{base, revert, pick} of `base`, a version after the faulty one, without the commits that are off."""
+    chain = [factor.commit.hash for factor in commits_in_order(scene) if factor.commit]
+    return {"base": base, "revert": [commit for commit in chain if f"commit:{commit}" not in on], "pick": []}
+
+
+def seed_of(scene: Scene, on: On, without: On) -> int:
+    """The seed in force: that of the onset segment, unless what is off had changed it."""
+    off = [f for f in scene.factors if (f.key in without if f.circumstance else f.testable and f.key not in on)]
+    earlier = [change.before for factor in off for change in factor.fields if change.key == "seed"]
+    return next((before for before in earlier if isinstance(before, int)), scene.segment.seed)
 
 
 def overrides_of(scene: Scene, on: On, without: On, *, fresh: bool = False) -> Mapping[str, Scalar]:

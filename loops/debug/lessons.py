@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Proposal, VerdictRecord
-from contracts.enums import Verdict
+from contracts.enums import CauseKind, Verdict
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
-from loops.debug.planner import Decision, Facts, refuted
+from loops.debug.experiments import payload_of
+from loops.debug.facts import Decision, Facts
+from loops.debug.planner import refuted, unnecessary
 from loops.debug.ranking import Ranked
 from loops.debug.readout import control_of
+from loops.debug.suspects import Factor
 
 ACTOR = "loop:debug"
 EXCLUDED = "excluded_by_rerun"
@@ -22,24 +25,47 @@ def store_exclusions(
     store: Store, case: Case, facts: Facts, decision: Decision, diagnostics: Sequence[Diagnostic]
 ) -> dict[str, str]:
     """A negative result for each suspect that re-runs ruled out; returns the reasons by suspect key."""
-    by_suspect = {d.suspect_keys[0]: d for d in diagnostics if len(d.suspect_keys) == 1 and d.measure is not None}
+    excluded, control = refuted(facts, decision), control_of(diagnostics)
     reasons: dict[str, str] = {}
     for ranked in case.ranked:
         key = ranked.factor.key
         if key in decision.cause:
             continue
-        evidence: tuple[EvidenceRef, ...]
-        if key in refuted(facts) and key in by_suspect:
-            diagnostic = by_suspect[key]
-            evidence = (EvidenceRef(kind="run", id=diagnostic.run_id),)
-            reasons[key] = f"the anomaly stays without it (measure {diagnostic.measure:.2f} in {diagnostic.run_id})"
-        elif (control := control_of(diagnostics)) is not None and not ranked.factor.testable:
-            evidence = (EvidenceRef(kind="run", id=control.run_id),)
-            reasons[key] = f"the control {control.run_id} had it too, from the same checkpoint, and shows no anomaly"
+        if key in excluded:
+            run_id, reasons[key] = _revert_of(case, facts, key, diagnostics)
+        elif control is not None and not ranked.factor.testable and _had(store, control.run_id, ranked.factor):
+            run_id = control.run_id
+            reasons[key] = f"the control {run_id} had it too, from the same checkpoint, and shows no anomaly"
         else:
             continue
-        store.negatives.add(_exclusion(case, ranked, reasons[key], evidence))
+        store.negatives.add(_exclusion(case, ranked, reasons[key], (EvidenceRef(kind="run", id=run_id),)))
     return reasons
+
+
+def not_necessary(case: Case, facts: Facts, diagnostics: Sequence[Diagnostic]) -> dict[str, str]:
+    """What may be said of each change whose revert did not cure, excluded or not, by suspect key."""
+    found = {key: _revert_of(case, facts, key, diagnostics)[1] for key in unnecessary(facts)}
+    return {key: f"not necessary by itself: {reason}" for key, reason in found.items()}
+
+
+def _revert_of(case: Case, facts: Facts, key: str, diagnostics: Sequence[Diagnostic]) -> tuple[str, str]:
+    """(run id, sentence) of the re-run of everything but `key`, which has been read."""
+    run_id = str(payload_of(case, (facts.everything - {key}, frozenset(), None))["run_id"])
+    measure = next(d.measure for d in diagnostics if d.run_id == run_id)
+    return run_id, f"the anomaly stays without it (measure {measure:.2f} in {run_id})"
+
+
+def _had(store: Store, run_id: str, factor: Factor) -> bool:
+    """Whether a re-run ran under what cannot be switched off: its environment or configuration says the same.
+
+    The resume itself has no fields: every re-run starts from the same checkpoint.
+    """
+    segments = store.runs.segments(run_id)
+    if not segments:
+        return False
+    is_environment = factor.cause_kind is CauseKind.ENVIRONMENT
+    known = segments[0].environment if is_environment else store.runs.declared(run_id, segments[0].number)
+    return all(known.get(change.key) == change.after for change in factor.fields)
 
 
 def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -> None:

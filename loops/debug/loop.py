@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from context_store import Store
 from context_store.records import Diagnostic, Effect, Suspect, VerdictRecord
 from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStrength, Verdict
 from contracts.evidence import EvidenceRef
-from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Update
+from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update
 from loops.debug.case import Case, load_case
 from loops.debug.experiments import commits_in_order, request_of
-from loops.debug.lessons import store_declined, store_exclusions, store_failed_fix, store_harm
-from loops.debug.planner import Decision, Experiment, Facts, Option, next_step
-from loops.debug.proposal import propose_fix
+from loops.debug.facts import Decision, Experiment, Facts, Option, Seen
+from loops.debug.lessons import not_necessary, store_declined, store_exclusions, store_failed_fix, store_harm
+from loops.debug.planner import next_step
+from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
-from loops.debug.readout import PRESENT, control_of, exactness, lookup, read_rerun, why_impossible
+from loops.debug.readout import control_of, exactness, lookup, read_rerun, seen_of, why_impossible
 from loops.debug.report import write_report
 from loops.debug.substance import Substance
 from loops.debug.verdict import cause_kind_of, verdicts_of
@@ -34,7 +36,7 @@ _PLACEBO_ORDER = (
     Substance.LARGE_NUMBER,
 )
 
-
+_WORDS = {Seen.PRESENT: "there", Seen.PARTIAL: "there in part", Seen.ABSENT: "gone"}
 _NO_RERUN = "nothing here can be run again: the run has no code version or no series to measure"
 
 
@@ -75,10 +77,14 @@ class DebugLoop:
         if not _can_rerun(case):
             return Conclusion(reason=_NO_RERUN)
         self._store_suspects(case)
-        step = next_step(self._facts(case))
+        facts = self._facts(case)
+        step = next_step(facts)
         if isinstance(step, Decision):
-            return Conclusion(reason=step.reason)
-        requests = tuple(request_of(case, experiment.identity) for experiment in step)
+            trial = fix_trial(self._store, case, facts, step)
+            if trial is None or self._is_planned(case, request_of(case, trial.identity, trial.base)):
+                return Conclusion(reason=step.reason)
+            step = (trial,)
+        requests = tuple(request_of(case, experiment.identity, experiment.base) for experiment in step)
         for experiment, request in zip(step, requests, strict=True):
             self._store_diagnostic(case, experiment, request.effect.key, str(request.effect.payload["run_id"]))
         labels = "; ".join(f"{experiment.kind}: {experiment.label}" for experiment in step)
@@ -110,7 +116,7 @@ class DebugLoop:
         diagnostics = self._store.knowledge.diagnostics(case_id)
         reasons = store_exclusions(self._store, case, facts, decision, diagnostics)
         store_harm(self._store, case, facts, verdict)
-        self._store_suspects(case, decision, reasons)
+        self._store_suspects(case, decision, reasons, not_necessary(case, facts, diagnostics))
         self._close_with(case, verdict, cause_kind_of(decision, verdict))
         proposal = None
         if verdict.verdict is Verdict.PROVEN:
@@ -135,6 +141,10 @@ class DebugLoop:
         if case_id not in self._cases:
             self._cases[case_id] = load_case(self._store, case_id)
         return self._cases[case_id]
+
+    def _is_planned(self, case: Case, request: Request) -> bool:
+        known = self._store.knowledge.diagnostics(case.investigation.id)
+        return any(d.effect_key == request.effect.key and d.reading for d in known)
 
     # --- parts of the steps -------------------------------------------------------------------------------------
 
@@ -168,21 +178,26 @@ class DebugLoop:
     def _decision(self, case: Case, facts: Facts, stopped: str) -> Decision:
         if not _can_rerun(case):
             return Decision(verdict=Verdict.CANNOT_TELL, reason=_NO_RERUN)
-        step = next_step(facts)
+        step = next_step(replace(facts, fresh_seeds=()) if stopped else facts)  # a proof stands without its seeds
         if isinstance(step, Decision):
             return step
         reason = f"{stopped or 'it was stopped'} before the suspects were told apart"
         return Decision(verdict=Verdict.CANNOT_TELL, reason=reason)
 
     def _store_suspects(
-        self, case: Case, decision: Decision | None = None, reasons: dict[str, str] | None = None
+        self,
+        case: Case,
+        decision: Decision | None = None,
+        reasons: Mapping[str, str] = MappingProxyType({}),
+        notes: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`reasons`: why a suspect is excluded; `notes`: what is said of the others."""
         for rank, ranked in enumerate(case.ranked, start=1):
             key = ranked.factor.key
-            status, outcome = None, ""
+            status, outcome = None, notes.get(key, "")
             if decision is not None and key in decision.cause:
                 status, outcome = Verdict.PROVEN, decision.reason
-            elif reasons and key in reasons:
+            elif key in reasons:
                 status, outcome = Verdict.REFUTED, reasons[key]
             self._store.knowledge.put_suspect(_suspect(case, ranked, rank, status, outcome))
 
@@ -212,7 +227,7 @@ class DebugLoop:
         measured = read_rerun(self._store, case, diagnostic, against) if effect.state is EffectState.DONE else None
         if measured is None:
             return _with_reading(diagnostic, None, why_impossible(effect, case))
-        text = f"the anomaly is {'there' if measured.mean >= PRESENT else 'gone'} (measure {measured.mean:.2f})"
+        text = f"the anomaly is {_WORDS[seen_of(measured.mean)]} (measure {measured.mean:.2f})"
         if diagnostic.kind is DiagnosticKind.REPLAY:
             exact = exactness(self._store, case, diagnostic.run_id)
             first = ", ".join(exact.differing[:3])

@@ -118,11 +118,6 @@ def magnitude(run: Floats, anomalous: Floats, control: Floats, noise: Floats) ->
     return np.asarray(np.sum(direction * (run - control), axis=0) / size, dtype=np.float64)
 
 
-def contrast_in_noise(anomalous: Floats, control: Floats, noise: Floats) -> float:
-    """Largest distance of the window means over the series, in units of step noise."""
-    return float(np.max(np.abs(anomalous.mean(axis=1) - control.mean(axis=1)) / noise))
-
-
 def _reading(view: RunView, name: str, reading: Reading, window: Window) -> Floats | None:
     if name not in view.values:
         return None

@@ -1,107 +1,16 @@
-"""Which re-run next: the cheapest one by what is still unknown (design section 5.2). Pure: facts in, step out.
-
-A re-run is named by the set of changes that are in force in it. All changes on is the faulty version; all new ones
-off is the last good one. Reverting, adding, bisecting and the cells of a 2x2 are such sets too, so no set runs twice.
-"""
+"""Which re-run next: the cheapest one by what is still unknown (design section 5.2). Pure: facts in, step out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable, Sequence
 
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
-
-On = frozenset[str]
-Identity = tuple[On, On, int | None]  # changes in force, circumstances undone, seed
+from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen
 
 MAX_SINGLES = 2  # single reverts before halving begins, when more suspects than this remain
 MAX_PARTNERS = 4  # single reverts in search of a partner before halving begins
 MAX_PLACEBOS = 2
-
-
-class Seen(StrEnum):
-    """What a re-run showed of the anomaly."""
-
-    PRESENT = "present"
-    ABSENT = "absent"
-    IMPOSSIBLE = "impossible"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question."""
-
-    key: str
-    title: str
-    cause_kind: CauseKind
-    is_new: bool = True
-    circumstance: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One re-run. `on`: changes in force; `without`: circumstances undone; a seed means: from step 0 with that seed."""
-
-    kind: DiagnosticKind
-    label: str
-    on: On
-    suspects: tuple[str, ...] = ()
-    without: On = frozenset()
-    seed: int | None = None
-
-    @property
-    def identity(self) -> Identity:
-        return (self.on, self.without, self.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """`ranked`: testable changes, most suspicious first. `chronological`: keys of the same, oldest first.
-
-    `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
-    """
-
-    ranked: tuple[Option, ...]
-    chronological: tuple[str, ...]
-    placebos: tuple[str, ...]
-    seen: Callable[[Identity], Seen | None]
-    fresh_seeds: tuple[int, ...] = ()
-
-    @property
-    def changes(self) -> tuple[Option, ...]:
-        return tuple(option for option in self.ranked if not option.circumstance)
-
-    @property
-    def everything(self) -> On:
-        return frozenset(option.key for option in self.changes)
-
-    @property
-    def control(self) -> On:
-        """The last good version: what was in force before all new changes."""
-        return frozenset(option.key for option in self.changes if not option.is_new)
-
-    def at(self, on: On) -> Seen | None:
-        return self.seen((on, frozenset(), None))
-
-    def title(self, key: str) -> str:
-        return next(option.title for option in self.ranked if option.key == key)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """Nothing more is to be run. `cause` holds one key, or two that need each other; empty unless proven.
-
-    `baseline`: the set whose re-run is the control. `placebo`: the innocent change whose revert did not cure.
-    """
-
-    verdict: Verdict
-    reason: str
-    cause_kind: CauseKind = CauseKind.NONE
-    cause: tuple[str, ...] = ()
-    baseline: On = frozenset()
-    placebo: str | None = None
-
+_MORE_THAN_ONE = "more than one change contributes"
 
 Step = tuple[Experiment, ...] | Decision
 
@@ -111,10 +20,23 @@ def next_step(facts: Facts) -> Step:
     return _establish(facts) or _search(facts, _baseline(facts))
 
 
-def refuted(facts: Facts) -> tuple[str, ...]:
-    """Changes whose revert, alone, left the anomaly in place."""
+def unnecessary(facts: Facts) -> tuple[str, ...]:
+    """Changes whose revert, alone, left the anomaly in place: another one may bring it about as well."""
     everything = facts.everything
     return tuple(o.key for o in facts.changes if facts.at(everything - {o.key}) is Seen.PRESENT)
+
+
+def refuted(facts: Facts, decision: Decision) -> tuple[str, ...]:
+    """Unnecessary changes that are excluded: something else is proven, or added alone they did nothing.
+
+    Never one that brought the anomaly about when it was added alone: of two causes, neither is necessary.
+    """
+    baseline = _baseline(facts)
+    alone = {key: facts.at(baseline | {key}) for key in unnecessary(facts) if key not in baseline | {*decision.cause}}
+    others = [key for key in unnecessary(facts) if key in baseline]
+    proven = decision.verdict is Verdict.PROVEN
+    free = [key for key, result in alone.items() if result is Seen.ABSENT or (proven and result is not Seen.PRESENT)]
+    return (*free, *(others if proven else ()))
 
 
 # --- is there something to explain ----------------------------------------------------------------------------
@@ -126,6 +48,8 @@ def _establish(facts: Facts) -> Step | None:
     control = Experiment(kind=DiagnosticKind.CONTROL, label="the last good code", on=facts.control)
     if missing := _unseen(facts, [replay, control]):
         return missing
+    if facts.at(facts.everything) is Seen.PARTIAL:
+        return _cannot("only part of the anomaly comes back when the same code runs again from the same checkpoint")
     if facts.at(facts.everything) is not Seen.PRESENT:
         return _cannot("the anomaly does not come back when the same code runs again from the same checkpoint")
     if facts.at(facts.control) is Seen.ABSENT:
@@ -142,6 +66,8 @@ def _beyond_control(facts: Facts) -> Step | None:
             return missing
         if facts.at(frozenset()) is Seen.ABSENT:
             return None
+    if facts.at(facts.control) is Seen.PARTIAL:
+        return _cannot("the last good code shows part of the anomaly: more than one change contributes")
     return _circumstances_alone(facts)
 
 
@@ -155,6 +81,8 @@ def _circumstances_alone(facts: Facts) -> Step:
         return _cannot("nothing that Lathe can see had changed when it began")
     if not cured:
         return _cannot("the last good code shows the anomaly too, so its cause is not among these changes")
+    if also := _also_cures(facts, frozenset()):
+        return _cannot(f"leaving out {facts.title(also)} cures as well, although the last good code shows it")
     placebo = _placebo(facts, frozenset())
     if isinstance(placebo, tuple):
         return placebo
@@ -195,15 +123,24 @@ def _halve(facts: Facts, baseline: On) -> Step:
     if isinstance(found, tuple):
         return found
     if found is None:
-        return _cannot("no single change could be isolated: the versions in between could not be run")
+        return _cannot(_why_not_isolated(facts))
     if missing := _unseen(facts, [_revert(facts, found)]):
         return missing
-    if facts.at(facts.everything - {found}) is Seen.PRESENT:
-        return _cannot(
-            f"the anomaly appears with {facts.title(found)}, but leaving it out does not cure: "
-            "more than one of these changes brings it about"
-        )
-    return _confirm(facts, baseline, found)
+    left, appears = facts.at(facts.everything - {found}), f"the anomaly appears with {facts.title(found)}"
+    if left is Seen.ABSENT:
+        return _confirm(facts, baseline, found)
+    if left is Seen.IMPOSSIBLE:
+        return _cannot(f"{appears}, but the code cannot be run without it, so that this could not be cross-checked")
+    if left is Seen.PARTIAL:
+        return _cannot(f"{appears}, but leaving it out cures only in part: {_MORE_THAN_ONE}")
+    return _cannot(f"{appears}, but leaving it out does not cure: more than one of these changes brings it about")
+
+
+def _why_not_isolated(facts: Facts) -> str:
+    partly = [o for o in facts.changes if facts.at(facts.everything - {o.key}) is Seen.PARTIAL]
+    if partly:
+        return f"leaving out {partly[0].title} cures only in part: {_MORE_THAN_ONE}"
+    return "no single change could be isolated: the versions in between could not be run, or show it in part"
 
 
 def _appearance(facts: Facts, baseline: On, pinned: On) -> tuple[Experiment, ...] | str | None:
@@ -247,6 +184,9 @@ def _confirm(facts: Facts, baseline: On, key: str) -> Step:
         return _confirm_in_order(facts, baseline, key)
     if result is Seen.ABSENT:
         return _partner(facts, baseline, key)
+    if result is Seen.PARTIAL:
+        title = facts.title(key)
+        return _cannot(f"leaving out {title} cures, but alone it brings about only part: {_MORE_THAN_ONE}")
     return _prove(facts, baseline, (key,), "leaving it out cures, adding it alone to the good code brings it about")
 
 
@@ -289,14 +229,24 @@ def _two_by_two(facts: Facts, baseline: On, one: str, two: str) -> Step:
     if missing := _unseen(facts, [both, alone, _revert(facts, two)]):
         return missing
     names = f"{facts.title(one)} and {facts.title(two)}"
-    if facts.at(both.on) is not Seen.PRESENT or facts.at(alone.on) is not Seen.ABSENT:
+    cures = facts.at(facts.everything - {two}) is Seen.ABSENT
+    if facts.at(both.on) is not Seen.PRESENT or facts.at(alone.on) is not Seen.ABSENT or not cures:
         return _cannot(f"{names} are both involved, but the four combinations do not separate them")
     reason = "neither brings it about alone, both together do, and leaving out either one cures"
     return _prove(facts, baseline, (one, two), reason)
 
 
 def _prove(facts: Facts, baseline: On, cause: tuple[str, ...], reason: str) -> Step:
-    """Ask for what a proof still lacks: a placebo, and fresh seeds where the caller gave some."""
+    """Ask for what a proof still lacks: a placebo, and fresh seeds where the caller gave some.
+
+    When leaving out something else cures as well, the cause is not proven alone.
+    """
+    names = " and ".join(facts.title(key) for key in cause)
+    if also := _also_cures(facts, frozenset(cause)):
+        return _cannot(f"{names}: {reason}; but leaving out {facts.title(also)} cures as well")
+    partly = [c.title for c in _circumstances(facts) if facts.seen(_without(facts, c).identity) is Seen.PARTIAL]
+    if partly:
+        return _cannot(f"{names}: {reason}; but undoing {partly[0]} cures in part: {_MORE_THAN_ONE}")
     placebo = _placebo(facts, frozenset(cause))
     if isinstance(placebo, tuple):
         return placebo
@@ -353,11 +303,17 @@ def _placebo(facts: Facts, cause: On) -> tuple[Experiment, ...] | str | None:
     shown = [key for key, result in tried if result is Seen.PRESENT]
     if shown:
         return shown[0]
-    cured = sum(result is Seen.ABSENT for _, result in tried)
+    unfit = sum(result in (Seen.ABSENT, Seen.PARTIAL) for _, result in tried)
     untried = [key for key, result in tried if result is None]
-    if untried and cured < MAX_PLACEBOS:
+    if untried and unfit < MAX_PLACEBOS:
         return (_revert(facts, untried[0], DiagnosticKind.PLACEBO),)
     return None
+
+
+def _also_cures(facts: Facts, cause: On) -> str | None:
+    """A change outside the cause whose revert, alone, cures too."""
+    others = [option.key for option in facts.changes if option.key not in cause]
+    return next((key for key in others if facts.at(facts.everything - {key}) is Seen.ABSENT), None)
 
 
 def _with_placebo(facts: Facts, tests: Sequence[Experiment], key: str) -> tuple[Experiment, ...]:

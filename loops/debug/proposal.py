@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 from context_store import Store
-from context_store.records import Checkpoint, NewProposal, Proposal, VerdictRecord
-from contracts.enums import EffectKind
+from context_store.records import Checkpoint, NewProposal, Proposal, Segment, VerdictRecord
+from contracts.enums import DiagnosticKind, EffectKind, ProposalState, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case, declared
-from loops.debug.experiments import code_of, overrides_of, payload_of
+from loops.debug.experiments import code_of, overrides_of, payload_of, seed_of, without_on
+from loops.debug.facts import Decision, Experiment, Facts, Identity
 from loops.debug.measure import Probe, Reading
-from loops.debug.planner import Decision, Facts, On
+from loops.debug.readout import is_cured
 
 VALID_S = 7 * 24 * 3600.0  # how long a proposal may wait for a person
 _STATE_DAMAGED = frozenset({"data_order", "non_finite", "divergence"})
@@ -23,15 +24,17 @@ _WATCHED_STEPS = 60
 
 
 def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verdict: VerdictRecord) -> Proposal | None:
-    """The proposal of a proven cause. None when the revert could not be run, or no checkpoint is left."""
-    circumstance = decision.cause[0] not in facts.everything
-    without = frozenset(decision.cause) if circumstance else frozenset()
-    on = facts.everything if circumstance else facts.everything - {decision.cause[0]}
-    diff = _diff_of_revert(store, case, on, without)
+    """The open proposal of the case, or a new one for its proven cause.
+
+    None when the code that the run goes on with could not be run without the cause, or no checkpoint is left.
+    """
+    if already := store.proposals.list(state=ProposalState.OPEN, investigation_id=case.investigation.id):
+        return already[0]
+    diff = _diff_of_revert(store, case, facts, decision)
     checkpoint = _start_checkpoint(store, case)
     if diff is None or checkpoint is None:
         return None
-    payload = _payload(case, on, without, checkpoint)
+    payload = _payload(store, case, _fixed(facts, decision), checkpoint)
     title = facts.title(decision.cause[0])
     proposal = NewProposal(
         investigation_id=case.investigation.id,
@@ -51,14 +54,45 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
     return store.proposals.put(proposal)
 
 
-def _diff_of_revert(store: Store, case: Case, on: On, without: On) -> str | None:
-    """The unified diff that the executor gave for this very re-run."""
-    run_id = payload_of(case, (on, without, None))["run_id"]
-    done = {d.run_id: d.effect_key for d in store.knowledge.diagnostics(case.investigation.id) if d.reading}
-    if run_id not in done:
+def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Experiment | None:
+    """The re-run of the fix on the code that the run has gone on with, when that is not the faulty version itself.
+
+    A fix on the faulty version would take the newer commits out of the run.
+    """
+    newest = _newest(store, case)
+    if decision.verdict is not Verdict.PROVEN or case.scene is None or newest.code_version == case.scene.faulty:
         return None
-    diff = store.effects.get(done[run_id]).result.get("diff")
-    return str(diff) if diff is not None else None
+    on, without, _ = _fixed(facts, decision)
+    return Experiment(
+        kind=DiagnosticKind.REVERT,
+        label=f"the newest code of the run without {facts.title(decision.cause[0])}",
+        on=on,
+        without=without,
+        suspects=decision.cause[:1],
+        base=newest.code_version,
+    )
+
+
+def _fixed(facts: Facts, decision: Decision) -> Identity:
+    """What is in force with the fix: everything but the first cause."""
+    if decision.cause[0] in facts.everything:
+        return (facts.everything - {decision.cause[0]}, frozenset(), None)
+    return (facts.everything, frozenset(decision.cause), None)
+
+
+def _newest(store: Store, case: Case) -> Segment:
+    return store.runs.segments(case.run_id)[-1]
+
+
+def _diff_of_revert(store: Store, case: Case, facts: Facts, decision: Decision) -> str | None:
+    """The unified diff that the executor gave for the re-run with the fix; None unless that re-run was cured."""
+    trial = fix_trial(store, case, facts, decision)
+    run_id = payload_of(case, _fixed(facts, decision), trial.base if trial else "")["run_id"]
+    for diagnostic in store.knowledge.diagnostics(case.investigation.id):
+        if diagnostic.run_id == run_id and is_cured(diagnostic):
+            diff = store.effects.get(diagnostic.effect_key).result.get("diff")
+            return str(diff) if diff is not None else None
+    return None
 
 
 def _start_checkpoint(store: Store, case: Case) -> Checkpoint | None:
@@ -82,9 +116,11 @@ def _moved(probe: Probe) -> float:
     return max(off, default=0.0) * (probe.until - probe.since)
 
 
-def _payload(case: Case, on: On, without: On, checkpoint: Checkpoint) -> dict[str, Any]:
+def _payload(store: Store, case: Case, fixed: Identity, checkpoint: Checkpoint) -> dict[str, Any]:
     assert case.scene is not None
-    code = code_of(case.scene, on)
+    (on, without, _), newest = fixed, _newest(store, case)
+    has_gone_on = newest.code_version != case.scene.faulty
+    code = without_on(case.scene, on, newest.code_version) if has_gone_on else code_of(case.scene, on)
     overrides = dict(overrides_of(case.scene, on, without))
     planned = declared(case, "steps")
     too_short = not isinstance(planned, int) or planned - checkpoint.step < _MIN_STEPS
@@ -92,12 +128,13 @@ def _payload(case: Case, on: On, without: On, checkpoint: Checkpoint) -> dict[st
     return {
         "project_id": case.project_id,
         "run_id": case.run_id,
+        "source_segment": newest.number,
         "code": code,
         "overrides": overrides,
         "start_checkpoint": checkpoint.path,
         "start_step": checkpoint.step,
         "max_step": checkpoint.step + _WATCHED_STEPS if too_short else None,
-        "seed": None,
+        "seed": newest.seed if has_gone_on else seed_of(case.scene, on, without),
         "entry": case.entry,
         "branch": f"lathe/fix-{hashlib.sha256(name.encode()).hexdigest()[:10]}",
     }

@@ -13,13 +13,13 @@ from context_store.records import Diagnostic, Effect
 from contracts.enums import DiagnosticKind, EffectState
 from loops.debug.case import Case, references
 from loops.debug.experiments import FRESH_STEPS, payload_of
+from loops.debug.facts import Identity, Seen
 from loops.debug.measure import Reading, Window, magnitude, readings
-from loops.debug.planner import Identity, Seen
 from loops.debug.view import read_matrix, view_series
 
 Floats = NDArray[np.float64]
 
-PRESENT = 0.5  # half-way between control and anomalous run
+ABSENT_BELOW, PRESENT_FROM = 0.25, 0.75  # 0 is the control, 1 the anomalous run; what lies between decides nothing
 _WALL_CLOCK = ("tokens_per_second", "step_time_s")  # the only series that may differ in an exact replay
 _FRESH = Window(lo=FRESH_STEPS // 2, hi=FRESH_STEPS)  # steps over which a run from random weights is read
 
@@ -55,9 +55,21 @@ def lookup(case: Case, diagnostics: Sequence[Diagnostic]) -> Callable[[Identity]
             return None
         if diagnostic.measure is None:
             return Seen.IMPOSSIBLE
-        return Seen.PRESENT if diagnostic.measure >= PRESENT else Seen.ABSENT
+        return seen_of(diagnostic.measure)
 
     return seen
+
+
+def seen_of(measure: float) -> Seen:
+    """What a measure says, with a dead zone in which it says nothing."""
+    if measure >= PRESENT_FROM:
+        return Seen.PRESENT
+    return Seen.ABSENT if measure < ABSENT_BELOW else Seen.PARTIAL
+
+
+def is_cured(diagnostic: Diagnostic) -> bool:
+    """True when the re-run was measured and is free of the anomaly."""
+    return diagnostic.measure is not None and seen_of(diagnostic.measure) is Seen.ABSENT
 
 
 def read_rerun(store: Store, case: Case, diagnostic: Diagnostic, control: Diagnostic | None) -> Measured | None:
@@ -92,8 +104,7 @@ def read_pairs(store: Store, case: Case, pairs: Sequence[tuple[Diagnostic, Diagn
 
 def control_of(diagnostics: Sequence[Diagnostic]) -> Diagnostic | None:
     """The control that was free of the anomaly, None before there is one."""
-    controls = [d for d in diagnostics if d.kind is DiagnosticKind.CONTROL and d.measure is not None]
-    return next((d for d in controls if d.measure is not None and d.measure < PRESENT), None)
+    return next((d for d in diagnostics if d.kind is DiagnosticKind.CONTROL and is_cured(d)), None)
 
 
 def exactness(store: Store, case: Case, run_id: str) -> Exactness:

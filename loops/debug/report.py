@@ -82,7 +82,7 @@ def _suspects(suspects: list[Suspect]) -> list[str]:
     for suspect in suspects:
         title = suspect.title if suspect.status is not Verdict.REFUTED else f"~~{suspect.title}~~"
         why, _, outcome = suspect.reason.partition(" | ")
-        status = f"{suspect.status}: {outcome}" if suspect.status else "not tested"
+        status = f"{suspect.status}: {outcome}" if suspect.status else outcome or "not tested"
         rows.append(
             f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.score:.2f} | {_cell(why)} | "
             f"{_cell(status)} |"

@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"^\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?$")
 _QUOTED = re.compile(r"[\"']")
 _QUIET_FOLDERS = frozenset({"tests", "test", "docs", "doc"})
 _QUIET_SUFFIXES = frozenset({".md", ".rst", ".txt"})
-_LOGGING = re.compile(r"\b(?:print|log|logger|logging|console|report|log_line)\b|_log\b")
+_PRINTS = re.compile(r"\bprint\(|\b(?:logging|logger|log|console)\.\w+\(")
+_FORMAT = re.compile(r"\{[^{}]*:[^{}]*\}")  # a placeholder with a format, inside a string
 SMALL_TWEAK = 0.2  # relative change of a number below which a change counts as small
 
 
@@ -56,7 +57,7 @@ def _of_hunk(hunk: Hunk) -> Substance:
     removed, added = (tokens(lines) for lines in changed_lines(hunk))
     if removed == added:
         return Substance.COMMENT
-    if _LOGGING.search(" ".join((path.stem, *hunk.symbols))):
+    if _only_prints(*changed_lines(hunk)):
         return Substance.LOGGING
     renamed = _differs_in(removed, added, str.isidentifier)
     if renamed is not None and all(len(names) == 1 for names in renamed.values()):
@@ -64,6 +65,17 @@ def _of_hunk(hunk: Hunk) -> Substance:
     if _differs_in(removed, added, lambda token: bool(_NUMBER.match(token))) is not None:
         return _of_numbers(_numbers(removed), _numbers(added))
     return Substance.LOGIC
+
+
+def _only_prints(removed: Sequence[str], added: Sequence[str]) -> bool:
+    """True when each changed line prints or logs, or when only how a string formats values has changed."""
+    lines = [line for line in (*removed, *added) if _is_code(line)]
+    if lines and all(_PRINTS.search(line) for line in lines):
+        return True
+    before, after = tokens(removed), tokens(added)
+    changed = _differs_in(before, after, lambda token: bool(_QUOTED.match(token)))
+    texts = [] if changed is None else [(old, new) for old, news in changed.items() for new in news if old != new]
+    return bool(texts) and all(_FORMAT.search(old) or _FORMAT.search(new) for old, new in texts)
 
 
 def _numbers(of: Sequence[str]) -> list[float]:

@@ -26,7 +26,7 @@ def _topic(name: str, words: str, *statistics: str) -> Topic:
 TOPICS = (
     _topic(
         "load balance",
-        "balance penalty aux auxiliary load expert experts probs share shares scope",
+        "balance penalty aux auxiliary load expert experts probs scope",
         r"max_vio", r"balance_loss", r"expert_load", r"aux_loss", r"router_entropy",
     ),
     _topic(
@@ -47,8 +47,7 @@ TOPICS = (
     _topic("norms", "norm norms gain gains rmsnorm layernorm", r"norm$", r"router_logit"),
     _topic(
         "sample order",
-        "position positions offset offsets order shuffle sampler rank ranks dp_size device devices loader resume "
-        "num_devices local_batch turns seed",
+        "position positions offset offsets order shuffle sampler rank ranks dp_size device devices loader resume seed",
         r"repeated_samples", r"data_position", r"mixture/",
     ),
     _topic(

@@ -13,10 +13,10 @@ from context_store.records import Diagnostic, VerdictRecord
 from contracts.enums import CauseKind, Scope, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
-from loops.debug.executed import files_differ, ran_lines
+from loops.debug.executed import files_differ, inputs_differ, is_imported, ran_lines
 from loops.debug.experiments import commits_in_order, payload_of
-from loops.debug.planner import Decision, Facts, Identity, On
-from loops.debug.readout import PRESENT, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
+from loops.debug.facts import Decision, Facts, Identity, On
+from loops.debug.readout import ABSENT_BELOW, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
 from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
 
 _NOISE_FACTOR = 2.0  # the recession must exceed the noise by this much
@@ -80,12 +80,14 @@ def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decisi
     placebo = runs.of(every - {decision.placebo}) if decision.placebo else None
     exact = exactness(store, case, replay.run_id)
     noise = max(_off(replay), _off(placebo) if placebo else 0.0)
-    measured = read_rerun(store, case, revert, None if circumstance else control) if revert else None
+    is_control = revert is not None and control is not None and revert.run_id == control.run_id
+    against = None if circumstance or is_control else control  # measured against itself, any run would be cured
+    measured = read_rerun(store, case, revert, against) if revert else None
     effect, interval = _effect(measured, noise)
     lacks = [] if placebo else ["no innocent change could be left out for comparison (placebo)"]
-    if not exact.is_exact and replay.measure is None:
-        lacks.append("the replay could not be compared with the recorded run")
-    if effect < 1.0 - PRESENT or effect < _NOISE_FACTOR * noise:
+    if not exact.is_exact:
+        lacks.append("the replay is not bitwise equal, and its spread was not measured by three replays")
+    if effect <= 1.0 - ABSENT_BELOW or effect < _NOISE_FACTOR * noise:
         lacks.append(
             f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}"
         )
@@ -112,30 +114,32 @@ def _effect(measured: Measured | None, noise: float) -> tuple[float, tuple[float
 def _not_executed(
     store: Store, case: Case, facts: Facts, cause: Sequence[str], replay: Diagnostic, runs: _Runs
 ) -> list[str]:
-    """Sentences for each cause whose lines did not run in the faulty replay, or whose files never differed."""
+    """Sentences for each cause that cannot have acted in the faulty replay, or not otherwise than in the revert.
+
+    Its lines did not run, its files never differed; or, without lines to run, neither configuration nor data differed.
+    """
     assert case.scene is not None
     ordered = commits_in_order(case.scene)
     executed = store.runs.executed(replay.run_id, 0)
     missing = []
-    for position, factor in enumerate(ordered):
-        if factor.key not in cause:
-            continue
-        ran = ran_lines(factor, ordered[position + 1 :], executed)
+    for factor in (f for f in case.scene.factors if f.key in cause):
+        later = ordered[ordered.index(factor) + 1 :] if factor in ordered else []
+        ran = ran_lines(factor, later, executed)
         revert = runs.of(facts.everything - {factor.key})
-        if ran is False:
+        if ran is False and (is_imported(factor, executed) or not executed.modules):
+            missing.append(f"the lines of {factor.title} were not traced (only the first steps of a process are)")
+        elif ran is False:
             missing.append(f"the re-runs did not execute the lines of {factor.title}")
-        elif ran and (revert is None or not files_differ(store, factor, replay.run_id, revert.run_id)):
+        elif revert is None or (ran and not files_differ(store, factor, replay.run_id, revert.run_id)):
             missing.append(f"the re-runs with and without {factor.title} imported the same files")
+        elif ran is None and not inputs_differ(store, replay.run_id, revert.run_id):
+            missing.append(f"the re-runs with and without {factor.title} had the same configuration and data")
     return missing
 
 
 def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Proof) -> VerdictRecord:
     names = " and ".join(facts.title(key) for key in decision.cause)
-    replay = (
-        f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
-        if proof.exact.is_exact
-        else f"the replay differs from the recorded run by {proof.noise:.2f}"
-    )
+    replay = f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
     low, high = proof.interval
     return VerdictRecord(
         investigation_id=case.investigation.id,

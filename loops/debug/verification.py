@@ -9,9 +9,10 @@ import numpy as np
 from context_store import Store
 from loops.debug.case import Case, references
 from loops.debug.measure import Window, magnitude, readings
-from loops.debug.readout import PRESENT, control_of
+from loops.debug.readout import control_of
 from loops.debug.view import RunView, view_run, view_series
 
+_RECEDED = 0.5  # at most this much of the anomaly may be left
 _GUARD_RISE = 1.05
 _MIN_STEPS = 8
 _GUARD_STEPS = 20
@@ -38,7 +39,7 @@ def verify_fix(store: Store, case: Case, segment: int) -> Verification:
     if measure is None:
         return Verification(held=None, measure=None, sentence="the fixed segment lacks the series of the anomaly")
     guard = _guard(view, fixed.start_step, window)
-    held = measure < PRESENT and guard <= _GUARD_RISE
+    held = measure < _RECEDED and guard <= _GUARD_RISE
     loss = f"lm_loss is at {100 * guard:.0f} % of before"
     if held:
         text = f"the fix holds: {measure:.2f} of the anomaly is left over steps {window.lo}-{window.hi}, {loss}"

@@ -57,16 +57,6 @@ def least_squares_split(values: Floats, *, margin: int = 3) -> Split | None:
     )
 
 
-def permutation_p(values: Floats, *, rng: np.random.Generator, rounds: int = 199) -> float:
-    """P-value of "there is no change of the mean": rank of the best gain among those of shuffled values.
-
-    (1 + #{shuffled >= observed}) / (1 + rounds), Phipson and Smyth (2010), eq. 2. Assumes exchangeable values.
-    """
-    observed = _best_step_gain(values)
-    shuffled = sum(_best_step_gain(rng.permutation(values)) >= observed for _ in range(rounds))
-    return float((1 + shuffled) / (1 + rounds))
-
-
 def _step_residuals(values: Floats, candidates: NDArray[np.intp]) -> Floats:
     """Residual sum of squares of two means, for each candidate, by prefix sums."""
     size = values.size
@@ -82,13 +72,3 @@ def _ramp_residual(values: Floats, k: int) -> float:
     design = np.column_stack([np.ones(values.size), hinge])
     solution, *_ = np.linalg.lstsq(design, values, rcond=None)
     return float(np.sum((values - design @ solution) ** 2))
-
-
-def _best_step_gain(values: Floats) -> float:
-    """Largest between-groups sum of squares over all splits, by prefix sums."""
-    size = values.size
-    sums = np.cumsum(values)[:-1]
-    counts = np.arange(1, size)
-    means = sums / counts
-    rest = (values.sum() - sums) / (size - counts)
-    return float(np.max(counts * (size - counts) / size * (means - rest) ** 2)) if size > 1 else 0.0

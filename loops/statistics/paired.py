@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
-
-_EXACT_UP_TO = 12  # 2^12 sign patterns are enumerated; more pairs are sampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +49,3 @@ def sign_test_p(num_positive: int, num_pairs: int) -> float:
     """Two-sided exact sign test: binomial(n, 1/2) (Arbuthnott 1710). Ties are the caller's to drop."""
     rarer = min(num_positive, num_pairs - num_positive)
     return min(1.0, 2.0 * float(special.bdtr(rarer, num_pairs, 0.5))) if num_pairs else 1.0
-
-
-def sign_flip_p(differences: Floats, *, rng: np.random.Generator, rounds: int = 4999) -> float:
-    """Two-sided p of "the mean difference is zero" by flipping signs (Fisher 1935, section 21).
-
-    Exact by enumeration up to 12 pairs, else sampled with (1 + hits) / (1 + rounds).
-    """
-    observed = abs(float(differences.mean())) - 1e-12
-    if differences.size <= _EXACT_UP_TO:
-        signs = np.array(list(product((-1.0, 1.0), repeat=differences.size)))
-        return float(np.mean(np.abs((signs * differences).mean(axis=1)) >= observed))
-    signs = rng.choice((-1.0, 1.0), size=(rounds, differences.size))
-    hits = int(np.sum(np.abs((signs * differences).mean(axis=1)) >= observed))
-    return (1 + hits) / (1 + rounds)

@@ -8,9 +8,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("contracts", "context_store", "kernels", "trainer", "agents", "loops", "control_plane", "ui", "benchmarks")
 MAX_FUNCTION_LINES = 40
 MAX_FILE_LINES = 400
-# A real exception needs its reason here.
-LONG_FUNCTIONS: dict[str, str] = {
-    "context_store/migrations/versions/0001_first_light.py:upgrade": "a migration is one list of tables",
+_KERNEL = "a Triton kernel is one program; splitting it would hide what stays in registers"
+LONG_FUNCTIONS = {  # `path:function`, with the reason of a real exception
+    "kernels/grouped_gemm/triton.py:rows_kernel": _KERNEL,
+    "kernels/nvfp4/triton.py:quantise_kernel": _KERNEL,
+    "kernels/router/triton.py:forward_kernel": _KERNEL,
 }
 
 
@@ -25,7 +27,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    long = {}
+    long, unused = {}, set(LONG_FUNCTIONS)
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -33,7 +35,10 @@ def test_functions_are_short() -> None:
                 key = f"{path.relative_to(ROOT)}:{node.name}"
                 if num_lines > MAX_FUNCTION_LINES and key not in LONG_FUNCTIONS:
                     long[key] = num_lines
+                elif num_lines > MAX_FUNCTION_LINES:
+                    unused.discard(key)
     assert long == {}
+    assert unused == set(), "exceptions that are none any more"
 
 
 def test_no_grab_bags() -> None:

@@ -185,7 +185,9 @@ def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposa
     assert case["proposals"][0]["evidence"] == [f"run:{RUN}"]  # type: ignore[index]
     assert case["run"]["id"] == RUN  # type: ignore[index]
     assert case["verification_run"] is None
-    assert get("/health")["needs_you"] == 1
+    health = get("/health")
+    assert health["needs_you"] == 1
+    assert health["sentence"] == "One proposal waits for you: the loss rises"
 
 
 def test_numbers_that_json_lacks_are_words(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:
@@ -195,6 +197,18 @@ def test_numbers_that_json_lacks_are_words(client: TestClient, lathe: Lathe, sma
     follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
     answer = client.get(f"/api/v1/runs/{RUN}/points?name=loss", headers=header(lathe.store, Role.VIEWER))
     assert answer.json()["series"][0]["values"] == ["NaN", "NaN", "NaN"]
+
+
+def test_a_researcher_has_a_run_looked_at(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:
+    project = register_project(lathe.store, small_project.folder)
+    wish = TrainingRequest(run_id=RUN, project=project, commit=small_project.good, max_step=30)
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+    body = {"run_id": RUN}
+    refused = client.post("/api/v1/investigations", json=body, headers=header(lathe.store, Role.VIEWER))
+    assert refused.status_code == 403
+    answer = client.post("/api/v1/investigations", json=body, headers=header(lathe.store, Role.RESEARCHER))
+    assert answer.status_code == 200
+    assert answer.json() == {"investigation": None, "sentence": f"nothing wrong found in run {RUN}"}
 
 
 def test_negative_results_are_added_by_researchers_and_found(client: TestClient, store: Store) -> None:
@@ -236,6 +250,13 @@ def server(store: Store) -> Iterator[str]:
     yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}/api/v1"
     running.should_exit = True
     thread.join(timeout=10)
+
+
+def test_the_newest_messages_of_the_feed(client: TestClient, store: Store) -> None:
+    for text in ("one", "two", "three"):
+        store.activity.publish("progress", text)
+    found = client.get("/api/v1/activity?newest=true&limit=2", headers=header(store, Role.VIEWER)).json()["activity"]
+    assert [each["text"] for each in found] == ["two", "three"]
 
 
 def test_events_stream_from_where_the_reader_was(server: str, store: Store) -> None:

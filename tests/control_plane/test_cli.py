@@ -18,7 +18,9 @@ from small_project import SmallProject, commit, until
 
 from contracts.enums import ProposalState, RunState
 from control_plane.cli.main import main
+from control_plane.projects import register_project
 from control_plane.settings import Settings
+from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 
 HEAVY = ("torch", "ray", "langgraph", "langchain_core", "sqlalchemy", "litellm", "mlflow", "fastapi", "streamlit")
@@ -89,6 +91,15 @@ def test_train_runs_timeline_and_diff(command: Command, small_project: SmallProj
     assert {"code", "config", "resume"} <= kinds
     assert "resumed" in command("timeline", first.json["run"]).out
     assert isinstance(command("detect", first.json["run"], "--json").json, list)
+
+
+def test_a_healthy_run_gives_no_case(command: Command, lathe: Lathe, small_project: SmallProject) -> None:
+    project = register_project(lathe.store, small_project.folder)
+    wish = TrainingRequest(run_id=RUN, project=project, commit=small_project.good, max_step=30)
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+    assert command("detect", RUN, "--json").json == []
+    assert command("diagnose", RUN).out.strip() == "Nothing wrong found."
+    assert command("diagnose", RUN, "--json").json is None
 
 
 def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(settings: Settings, small_project: SmallProject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import signal
@@ -31,12 +32,17 @@ from case import (
 from small_project import SmallProject, git, until
 
 from context_store import EmbeddedPostgres
-from context_store.records import NewProposal
-from contracts.enums import EffectState, RunRole
+from context_store.records import Effect, NewProposal
+from contracts.backend import Launch, Outcome
+from contracts.enums import EffectKind, EffectState, RunRole, TimelineKind
 from contracts.errors import DatabaseUnavailable
 from control_plane.backends.segment import finished_event
+from control_plane.effects import Workshop, handlers
+from control_plane.effects.effect_kind import Result
+from control_plane.executor import Executor
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
+from control_plane.worktrees import Tree
 
 EXECUTOR = """
 import sys, time
@@ -110,7 +116,53 @@ def test_a_training_that_dies_again_and_again_fails_the_effect(lathe: Lathe, bad
     effect = finish(lathe, "d1")
     assert effect.state == EffectState.FAILED
     assert "SIGKILL" in effect.message
+    assert effect.result["cpu_s"] > 0, "of all three attempts"
     assert lathe.store.series.read("rr-d1", "loss").steps[-1] == 40, "what it wrote is kept"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left"),
+        (ValueError("surprise"), "a defect of Lathe: ValueError: surprise"),
+    ],
+)
+def test_an_unexpected_exception_fails_its_effect_only(
+    lathe: Lathe, bad_run: SmallProject, error: Exception, words: str
+) -> None:
+    """The next effect is carried out by the same executor."""
+
+    class Faulty:
+        kind = EffectKind.RESUME_WITH_PATCH
+
+        def check(self, effect: Effect) -> Tree:
+            raise error
+
+        def do(self, effect: Effect, tree: Tree) -> Launch | None:
+            raise NotImplementedError
+
+        def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+            raise NotImplementedError
+
+    workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=lathe.settings.runs_folder)
+    executor = Executor(
+        store=lathe.store,
+        backend=lathe.backend,
+        shipper=lathe.shipper,
+        handlers=(*handlers(workshop), Faulty()),
+        worker="worker-a",
+        slots=1,
+        clock=time.time,
+    )
+    proposal = propose_fix(lathe, bad_run)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    diagnostic(lathe, bad_run)
+    drive(executor, lambda: lathe.store.effects.get("d1").state == EffectState.DONE)
+    failed = lathe.store.effects.get("apply-1")
+    assert failed.state == EffectState.FAILED
+    assert words in failed.message
+    assert failed.remedy
 
 
 def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallProject) -> None:
@@ -128,6 +180,9 @@ def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallP
     assert loss.steps.tolist() == list(range(1, 41))
     assert loss.values[9] == 4.0 + 0.5 * 10
     assert loss.values[10] == pytest.approx(4.0 - 0.01 * 11)
+    (decision,) = lathe.store.timeline.list(RUN, kinds=[TimelineKind.APPROVAL])
+    assert (decision.step, decision.segment) == (10, 1)
+    assert "approved by ada" in decision.title
     picture = lathe.store.series.downsample(RUN, "loss", buckets=50, view="full")
     assert picture.segments.tolist().count(0) == 30, "what the fix superseded stays in the full view"
     assert picture.segments.tolist().count(1) == 30

@@ -9,6 +9,9 @@ from case import CASE, diagnostic, train_bad_run
 from small_project import SmallProject, until
 
 from contracts.enums import EffectState, InvestigationState
+from contracts.errors import BackendFailure
+from control_plane.cli.investigate import work_on
+from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER, Leases
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
@@ -70,9 +73,38 @@ def test_a_case_is_driven_by_one_worker_at_a_time(lathe: Lathe, settings: Settin
 def test_a_case_that_cannot_go_on_is_told_and_raised(lathe: Lathe, small_project: SmallProject) -> None:
     """A case without anomalies cannot be loaded by the loop: a defect that must not be swallowed."""
     train_bad_run(lathe, small_project)
-    with Worker(lathe, name="a") as worker, pytest.raises(Exception) as caught:
+    with Worker(lathe, name="a") as worker, pytest.raises(IndexError, match="tuple index out of range"):
         worker.run_until(lambda: False, Feed(lathe.store, lambda _: None, after=0))
-    assert str(caught.value)
+    failure = failure_of(lathe.store, CASE)
+    assert failure is not None
+    assert "a defect of Lathe: IndexError: tuple index out of range" in failure.message
+    assert failure.remedy
+    assert lathe.store.knowledge.investigation(CASE).statement.startswith("The search stopped: ")
+
+
+def test_whoever_waits_for_a_given_up_case_is_told(
+    lathe: Lathe, settings: Settings, small_project: SmallProject
+) -> None:
+    """With a worker elsewhere, which tries again because it was asked to, fails again, and says so."""
+    train_bad_run(lathe, small_project)
+    give_up(lathe.store, CASE, ValueError("earlier"), now=0.0)
+    stop = threading.Event()
+    ready = threading.Event()
+
+    def work() -> None:
+        with Lathe.open(settings) as other, Worker(other, name="background") as worker:
+            ready.set()
+            worker.run_forever(stop)
+
+    background = threading.Thread(target=work)
+    background.start()
+    try:
+        assert ready.wait(timeout=15)
+        with pytest.raises(BackendFailure, match="given up: a defect of Lathe: IndexError"):
+            work_on(lathe, CASE)
+    finally:
+        stop.set()
+        background.join()
 
 
 def close_case(lathe: Lathe) -> None:

@@ -6,8 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from context_store import Store
+from context_store.records import Anomaly, NewRun, Project
+from contracts.enums import RunRole
+from contracts.evidence import EvidenceRef
 from control_plane.demo.home import Truth
 from control_plane.demo.outcome import NOTHING_FOUND, as_object, is_right, read_answer
+from control_plane.demo.pair import PILOT
 from control_plane.demo.report import write_report
 
 HEALTHY = Truth(fault="healthy", cause_kind="none", commits=())
@@ -27,6 +31,28 @@ def test_a_run_without_a_case_has_nothing_wrong(store: Store) -> None:
     assert answer == NOTHING_FOUND
     assert is_right(answer, HEALTHY)
     assert not is_right(answer, PLANTED)
+
+
+def test_a_false_alarm_on_the_pilot_is_no_clean_end(store: Store) -> None:
+    """Nothing in the main run, but something in the pilot: the answer says so."""
+    store.projects.put(Project(id="p", path="p"))
+    store.runs.create(NewRun(id=PILOT, project_id="p", name=PILOT, role=RunRole.TRAINING, folder="f"))
+    alarm = Anomaly(
+        run_id=PILOT,
+        kind="spike",
+        series=("lm_loss",),
+        onset=(3, 4),
+        severity=1.0,
+        statement="lm_loss jumps",
+        evidence=(EvidenceRef(kind="run", id=PILOT),),
+        probe={},
+    )
+    store.knowledge.put_anomaly(alarm)
+    answer = read_answer(store, "")
+    assert answer.anomaly is not None
+    assert answer.anomaly["statement"] == "lm_loss jumps"
+    assert answer.verdict == "cannot_tell"
+    assert not is_right(answer, HEALTHY)
 
 
 def test_half_of_an_interaction_is_not_right() -> None:

@@ -24,7 +24,7 @@ class Code:
     """What the code of a segment sets; the defaults are healthy."""
 
     penalty_scale: float = 1.0
-    penalty_warmup: int = 0  # has no effect on anything
+    aux_router_warmup: int = 0  # has no effect on anything
     skipped_layers: tuple[int, ...] = ()
     router_group: str = "router"
     router_lr: float = 1e-3
@@ -136,11 +136,11 @@ def run_view(seed: int, *codes: Code, cuts: tuple[int, ...] = CUTS, dp_sizes: tu
 def declared(code: Code, dp_size: int) -> dict[str, Scalar]:
     """The declared configuration that such code gives."""
     return {
-        "optim.router.lr": code.router_lr,
-        "optim.bias.lr": code.bias_lr,
-        "optim.attention.lr": code.attention_lr,
+        "optim.router_lr": code.router_lr,
+        "optim.bias_lr": code.bias_lr,
+        "optim.attention_lr": code.attention_lr,
         "optim.norm.weight_decay": 0.0,
-        "data.mixture.library": code.mixture,
+        "data.mixture": code.mixture,
         "parallel.dp_size": dp_size,
         "steps": 240,
     }
@@ -152,7 +152,7 @@ def effective(code: Code) -> dict[str, Scalar]:
     group = "head" if code.norm_decay else "norm"
     gains: dict[str, Scalar] = {f"param_group.layers.{i}.norm.weight": group for i in range(LAYERS)}
     routers: dict[str, Scalar] = {f"param_group.layers.{i}.router.weight": code.router_group for i in range(LAYERS)}
-    return {**decayed, **gains, **routers, "optim.router.lr": code.router_lr}
+    return {**decayed, **gains, **routers, "optim.router_lr": code.router_lr}
 
 
 HEALTHY = Code()

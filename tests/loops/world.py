@@ -33,7 +33,7 @@ from contracts.events import (
 )
 
 FILES = {
-    "balance.py": "penalty_scale = 1.0\n\n\npenalty_warmup = 0\n\n\nskipped_layers = ()\n",
+    "balance.py": "penalty_scale = 1.0\n\n\naux_router_warmup = 0\n\n\nskipped_layers = ()\n",
     "groups.py": 'router_group = "router"\n\n\nnorm_decay = 0.0\n',
     "recipe.py": "router_lr = 1e-3\n\n\nbias_lr = 1e-3\n\n\nattention_lr = 3e-3\n\n\nmixture = 0.4\n",
     "loader.py": "num_devices = 0\n",
@@ -66,7 +66,10 @@ MIXTURE = Edit(
     subject="recipe: a little less library", path="recipe.py", before="mixture = 0.4", after="mixture = 0.38"
 )
 WARMUP = Edit(
-    subject="balance: ramp up the penalty", path="balance.py", before="penalty_warmup = 0", after="penalty_warmup = 90"
+    subject="balance: ramp up the penalty",
+    path="balance.py",
+    before="aux_router_warmup = 0",
+    after="aux_router_warmup = 90",
 )
 SCALE = Edit(
     subject="balance: count in shares", path="balance.py", before="penalty_scale = 1.0", after="penalty_scale = 8.0"

@@ -1,8 +1,12 @@
-"""Groups that bound the processes, and with version 2 the memory, of one command as a whole, where we may make them.
+"""Groups that bound the processes, and with version 2 the memory, of a command as a whole, where we may make them.
 
 Version 1: the pids controller, below our own group. Version 2: pids and memory, beside our own group in the nearest
 ancestor that hands both on (a group that holds processes cannot), which is how systemd lays them out. Without groups
 the limits of each process and the supervisor's watch remain.
+
+Each supervisor has one group for all its commands, and process 1 is born in it: to move a process between groups costs
+the kernel many milliseconds. In version 1 it is born there because the supervisor is in it too; in version 2, where the
+supervisor's own memory must not count, because the fork says so.
 """
 
 from __future__ import annotations
@@ -14,55 +18,56 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _V2_CONTROLLERS = ("pids", "memory")
-_ROOM = 8  # process 1, the forwarder and its connections
+_ROOM = 8  # the supervisor, process 1, the forwarder and its connections
 _REMOVE_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """A group of ours in which the groups of single commands are made."""
+    """A group of ours in which the groups of supervisors are made."""
 
     path: Path
-    bounds_memory: bool
+    version: int
+
+    @property
+    def bounds_memory(self) -> bool:
+        return self.version == 2
+
+    def open_group(self) -> Group:
+        """The calling supervisor's group. Its limits are set for each command."""
+        path = self.path / str(os.getpid())
+        path.mkdir()
+        if self.version == 1:
+            (path / "cgroup.procs").write_text(str(os.getpid()))
+            return Group(path=path, bounds_memory=False, fork_into=None)
+        return Group(path=path, bounds_memory=True, fork_into=os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+
+    def remove_group(self, supervisor: int) -> None:
+        """Of a supervisor that has ended."""
+        _remove(self.path / str(supervisor))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The group of one command."""
+    """The group of one supervisor. `fork_into` is its descriptor when process 1 must be forked into it by name."""
 
     path: Path
     bounds_memory: bool
+    fork_into: int | None
 
-    @classmethod
-    def make(cls, parent: Parent, name: str, *, processes: int, memory_bytes: int) -> Group:
-        group = cls(path=parent.path / name, bounds_memory=parent.bounds_memory)
-        group.path.mkdir()
-        (group.path / "pids.max").write_text(str(processes + _ROOM))
-        if group.bounds_memory:
-            (group.path / "memory.max").write_text(str(memory_bytes))
+    def bound(self, *, processes: int, memory_bytes: int) -> None:
+        (self.path / "pids.max").write_text(str(processes + _ROOM))
+        if self.bounds_memory:
+            (self.path / "memory.max").write_text(str(memory_bytes))
             with contextlib.suppress(FileNotFoundError):  # no swap accounting on this machine
-                (group.path / "memory.swap.max").write_text("0")
-        return group
+                (self.path / "memory.swap.max").write_text("0")
 
-    def add(self, pid: int) -> None:
-        (self.path / "cgroup.procs").write_text(str(pid))
-
-    def ran_out_of_memory(self) -> bool:
+    def memory_kills(self) -> int:
+        """How many processes of the group the kernel has ended for memory so far."""
         if not self.bounds_memory:
-            return False
+            return 0
         events = dict(line.split() for line in (self.path / "memory.events").read_text().splitlines())
-        return events["oom_kill"] != "0"
-
-    def peak_memory_bytes(self) -> int | None:
-        if not self.bounds_memory:
-            return None
-        try:
-            return int((self.path / "memory.peak").read_text())
-        except FileNotFoundError:  # newer than version 2 itself
-            return None
-
-    def remove(self) -> None:
-        _remove(self.path)
+        return int(events["oom_kill"])
 
 
 def open_parent(name: str) -> Parent | None:
@@ -75,7 +80,7 @@ def open_parent(name: str) -> Parent | None:
                 (path / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _V2_CONTROLLERS))
         except OSError:
             continue
-        return Parent(path=path, bounds_memory=version == 2)
+        return Parent(path=path, version=version)
     return None
 
 

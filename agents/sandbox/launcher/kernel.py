@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import struct
 
@@ -53,7 +52,8 @@ _AT_EMPTY_PATH = 0x1000
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 
-_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_SYS_CLONE3 = 435
+_CLONE_INTO_CGROUP = 1 << 33
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -72,13 +72,22 @@ def _text(value: str) -> bytes:
     return os.fsencode(value)
 
 
-def fork_into(flags: int) -> int:
-    """Like os.fork, with the child in new namespaces (CLONE_NEW*). Only for a process with a single thread.
+def fork_into(namespaces: int, group: int | None) -> int:
+    """Like os.fork, with the child in new namespaces (CLONE_NEW*) and, when given, in a version 2 control group.
+
+    `group` is a descriptor of the group's folder. Only for a process with a single thread.
 
     The interpreter does not notice: the call keeps its lock, and what os.fork repairs in a child are other threads.
     """
-    arguments = (ctypes.c_long(_SYS_CLONE[platform.machine()]), ctypes.c_ulong(flags | signal.SIGCHLD))
-    return _check(_interpreter_held.syscall(*arguments, *[ctypes.c_ulong(0)] * 4), "clone")
+    flags = namespaces | (0 if group is None else _CLONE_INTO_CGROUP)
+    # struct clone_args: flags, three ids, exit_signal, stack, its size, tls, set_tid, its size, cgroup
+    fields = struct.pack("=11Q", flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, group or 0)
+    arguments = (
+        ctypes.c_long(_SYS_CLONE3),
+        ctypes.create_string_buffer(fields, len(fields)),
+        ctypes.c_long(len(fields)),
+    )
+    return _check(_interpreter_held.syscall(*arguments), "clone3")
 
 
 def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:

@@ -45,6 +45,7 @@ class Running:
     channel: socket.socket
     outputs: tuple[Capture, Capture]
     group: cgroups.Group | None
+    memory_kills: int
     disk: DiskWatch
     started: float
     peak_bytes: int = 0
@@ -66,17 +67,15 @@ class Running:
         return held > limit
 
 
-def serve(connection: socket.socket, parent: cgroups.Parent | None, plan: init.Plan) -> None:
+def serve(connection: socket.socket, group: cgroups.Group | None, plan: init.Plan) -> None:
     """Runs the job that comes through the connection and answers there. The current folder is the store's.
 
     Raises Refused, after it was answered: what the half-built sandbox holds goes with the calling process.
     """
     job, stdin = wire.receive_job(connection)
-    group = None
+    if group is not None:
+        group.bound(processes=job.bounds.processes, memory_bytes=job.bounds.memory_bytes)
     try:
-        if parent is not None:
-            limits = {"processes": job.bounds.processes, "memory_bytes": job.bounds.memory_bytes}
-            group = cgroups.Group.make(parent, str(os.getpid()), **limits)
         running = _start(job, stdin, group, plan)
         report = _finish(running, *_watch(running, connection))
         wire.send(connection, report, *(bytes(output.data) for output in running.outputs))
@@ -84,9 +83,6 @@ def serve(connection: socket.socket, parent: cgroups.Parent | None, plan: init.P
     except Refused as refusal:
         wire.send(connection, refusal.report, b"", b"")
         raise
-    finally:
-        if group is not None:
-            group.remove()
 
 
 def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.Plan) -> Running:
@@ -98,15 +94,13 @@ def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.
     streams = init.Streams(stdin=sealed_file(stdin), stdout=out_write, stderr=err_write, channel=theirs)
     for descriptor in (out_write, err_write) if as_root else ():
         os.fchown(descriptor, job.uid, _gid(job.uid))  # so that the command can open /dev/stderr
-    pid = _stage("namespaces", lambda: kernel.fork_into(init.NAMESPACES))
+    pid = _stage("namespaces", lambda: kernel.fork_into(init.NAMESPACES, group.fork_into if group else None))
     if pid == 0:
         init.run(job, streams, trees, plan)
     theirs.close()
     for descriptor in (*streams.descriptors[:3], *(tree.descriptor for tree in trees or ())):
         os.close(descriptor)
     _stage("maps", lambda: _write_maps(pid, job.uid))
-    if group is not None:
-        group.add(pid)
     ours.send(init.GO)
     proc = _wait_until_ready(ours)
     outputs = [Capture(descriptor=d, limit=job.bounds.output_bytes) for d in (out_read, err_read)]
@@ -114,6 +108,7 @@ def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.
         os.set_blocking(output.descriptor, False)
     return Running(
         job=job, pid=pid, proc=proc, channel=ours, outputs=(outputs[0], outputs[1]), group=group,
+        memory_kills=group.memory_kills() if group else 0,
         disk=DiskWatch.start(f"{job.upper}/fs", job.bounds), started=time.monotonic(),
     )  # fmt: skip
 
@@ -200,18 +195,16 @@ def _finish(running: Running, killed: str, status: int | None) -> wire.Report:
     cpu_s = used.ru_utime + used.ru_stime
     for output in running.outputs:
         output.drain()
-    group = running.group
-    if group is not None and group.ran_out_of_memory():
+    if running.group is not None and running.group.memory_kills() > running.memory_kills:
         killed = killed or MEMORY
     if not killed and status is not None and _cpu_limit_hit(status, cpu_s, running.job.bounds.cpu_s):
         killed = CPU
     if not killed and running.disk.exceeded(None):
         killed = DISK
-    peak = group.peak_memory_bytes() if group is not None else None
     return wire.Report(
         killed=killed, status=status, wall_s=wall_s, cpu_s=cpu_s,
         stdout_truncated=running.outputs[0].truncated, stderr_truncated=running.outputs[1].truncated,
-        peak_memory_bytes=peak if peak is not None else max(running.peak_bytes, used.ru_maxrss << 10),
+        peak_memory_bytes=max(running.peak_bytes, used.ru_maxrss << 10),
     )  # fmt: skip
 
 

@@ -93,6 +93,8 @@ class Crew:
         while self.all and (pid := os.waitpid(-1, os.WNOHANG)[0]):
             self.all.discard(pid)
             self.free.discard(pid)
+            if self.parent is not None:
+                self.parent.remove_group(pid)
 
     def _note(self, news: bytes) -> None:
         for pid, is_free in _NEWS.iter_unpack(news):
@@ -106,6 +108,7 @@ def _supervise(control: socket.socket, news: int, parent: cgroups.Parent | None,
     """Serves jobs until there were none for a while, or one was refused, or the caller is gone."""
     kernel.die_with_parent()
     pid = os.getpid()
+    group = parent.open_group() if parent is not None else None
     for _ in range(_MAX_JOBS):
         descriptor = _next_job(control)
         if descriptor is None:
@@ -113,7 +116,7 @@ def _supervise(control: socket.socket, news: int, parent: cgroups.Parent | None,
         os.write(news, _NEWS.pack(pid, False))
         try:
             with socket.socket(fileno=descriptor) as connection:
-                supervise.serve(connection, parent, plan)
+                supervise.serve(connection, group, plan)
         except (ConnectionError, supervise.Refused):
             break
         os.write(news, _NEWS.pack(pid, True))

@@ -22,9 +22,14 @@ _POLL_S = 0.3
 
 @router.get("/activity")
 def activity(
-    store: StoreDep, after: Annotated[int, Query(ge=0)] = 0, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+    store: StoreDep,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    newest: bool = False,
 ) -> Answer:
-    """Messages with an id above `after`, ascending."""
+    """Messages with an id above `after`, ascending; with `newest`, the last ones instead."""
+    if newest:
+        return Answer({"activity": store.activity.newest(limit)})
     return Answer({"activity": store.activity.after(after, limit=limit)})
 
 

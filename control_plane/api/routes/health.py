@@ -37,7 +37,10 @@ def health(store: StoreDep, principal: PrincipalDep) -> Answer:
 
 def _sentence(store: Store, needs_you: int, trainings: list[Run], running: list[Run]) -> str:
     if needs_you:
-        return "One proposal waits for you." if needs_you == 1 else f"{needs_you} proposals wait for you."
+        proposal = store.proposals.list(state=ProposalState.OPEN)[0]
+        case = store.knowledge.investigation(proposal.investigation_id) if proposal.investigation_id else None
+        waiting = "One proposal waits for you" if needs_you == 1 else f"{needs_you} proposals wait for you"
+        return f"{waiting}: {case.title if case else proposal.title}"
     open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
     if open_cases:
         return f"Something is wrong and being looked into: {open_cases[0].title}"

@@ -1,0 +1,104 @@
+"""What the planner knows and says: changes, re-runs of sets of changes, what they showed, and the decision.
+
+A re-run is named by the set of changes that are in force in it. All changes on is the faulty version; all new ones
+off is the last good one. Reverting, adding, bisecting and the cells of a 2x2 are such sets too, so no set runs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from contracts.enums import CauseKind, DiagnosticKind, Verdict
+
+On = frozenset[str]
+Identity = tuple[On, On, int | None]  # changes in force, circumstances undone, seed
+
+
+class Seen(StrEnum):
+    """What a re-run showed of the anomaly."""
+
+    PRESENT = "present"
+    PARTIAL = "partial"  # between the two: it neither cures nor refutes, nor is it a placebo
+    ABSENT = "absent"
+    IMPOSSIBLE = "impossible"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question."""
+
+    key: str
+    title: str
+    cause_kind: CauseKind
+    is_new: bool = True
+    circumstance: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One re-run. `on`: changes in force; `without`: circumstances undone; a seed means: from step 0 with that seed.
+
+    `base`: a later commit than the faulty one, from which to leave out what is not `on`.
+    """
+
+    kind: DiagnosticKind
+    label: str
+    on: On
+    suspects: tuple[str, ...] = ()
+    without: On = frozenset()
+    seed: int | None = None
+    base: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return (self.on, self.without, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """`ranked`: testable changes, most suspicious first. `chronological`: keys of the same, oldest first.
+
+    `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
+    """
+
+    ranked: tuple[Option, ...]
+    chronological: tuple[str, ...]
+    placebos: tuple[str, ...]
+    seen: Callable[[Identity], Seen | None]
+    fresh_seeds: tuple[int, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Option, ...]:
+        return tuple(option for option in self.ranked if not option.circumstance)
+
+    @property
+    def everything(self) -> On:
+        return frozenset(option.key for option in self.changes)
+
+    @property
+    def control(self) -> On:
+        """The last good version: what was in force before all new changes."""
+        return frozenset(option.key for option in self.changes if not option.is_new)
+
+    def at(self, on: On) -> Seen | None:
+        return self.seen((on, frozenset(), None))
+
+    def title(self, key: str) -> str:
+        return next(option.title for option in self.ranked if option.key == key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Nothing more is to be run. `cause` holds one key, or two that need each other; empty unless proven.
+
+    `baseline`: the set whose re-run is the control. `placebo`: the innocent change whose revert did not cure.
+    """
+
+    verdict: Verdict
+    reason: str
+    cause_kind: CauseKind = CauseKind.NONE
+    cause: tuple[str, ...] = ()
+    baseline: On = frozenset()
+    placebo: str | None = None
