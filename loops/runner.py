@@ -69,6 +69,7 @@ class CaseState(TypedDict, total=False):
     stopped: str
     proposal_id: str
     decision: str
+    closed: bool
 
 
 class Runner:
@@ -112,8 +113,11 @@ class Runner:
         snapshot = self._snapshot(case_id)
         if not snapshot.values:
             raise NotFound(f"case {case_id} was never started", remedy="start it first: lathe diagnose RUN")
-        if not snapshot.next:
+        if snapshot.values.get("closed"):
             return self._progress(case_id)
+        if not snapshot.next:  # it died after the input was saved and before the first node: begin again
+            values = snapshot.values
+            return self._invoke(case_id, CaseState(loop=values["loop"], case_id=case_id, round=0))
         if snapshot.next != ("await_approval",):
             return self._invoke(case_id, None)
         decision = self._decision(snapshot.values["proposal_id"])
@@ -139,7 +143,7 @@ class Runner:
 
     def _progress(self, case_id: str) -> CaseProgress:
         snapshot = self._snapshot(case_id)
-        status = CaseStatus.WAITING_FOR_APPROVAL if snapshot.next else CaseStatus.CLOSED
+        status = CaseStatus.CLOSED if snapshot.values.get("closed") else CaseStatus.WAITING_FOR_APPROVAL
         return CaseProgress(case_id=case_id, status=status, proposal_id=snapshot.values.get("proposal_id", ""))
 
     def _decision(self, proposal_id: str) -> ProposalState:
@@ -274,7 +278,7 @@ class Runner:
             raise EmptyCycle.of(state["loop"], case_id)
         self._store.knowledge.set_investigation(case_id, state=InvestigationState.CLOSED)
         self._write(state, "close", "closed")
-        return CaseState()
+        return CaseState(closed=True)
 
     # --- what nodes share ---------------------------------------------------------------------------------------
 

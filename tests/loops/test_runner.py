@@ -141,12 +141,13 @@ def small_runner(store: Store, tally: Path, *, limits: Limits | None = None, **l
 
 
 class DyingSaver(PostgresSaver):
-    """Saves one checkpoint and kills its process, as SIGKILL would, when the second is to be saved."""
+    """Saves `allowed` checkpoints and kills its process, as SIGKILL would, when one more is to be saved."""
 
+    allowed = 1
     saved: ClassVar[list[int]] = []  # of the process: LangGraph works on copies of a saver
 
     def put(self, *arguments: object, **named: object) -> object:  # type: ignore[override]
-        if self.saved:
+        if len(self.saved) == self.allowed:
             os.kill(os.getpid(), signal.SIGKILL)
         self.saved.append(1)
         return super().put(*arguments, **named)  # type: ignore[arg-type]
@@ -160,7 +161,7 @@ def test_killed_in_every_node_nothing_is_done_twice(database_url: str, tmp_path:
     with _saver(database_url, PostgresSaver) as saver:
         saver.setup()
     deaths = 0
-    while (status := _in_child(lambda: _drive(database_url, tally))) != CaseStatus.CLOSED:
+    while (status := _in_child(lambda: _drive(database_url, tally, deaths))) != CaseStatus.CLOSED:
         deaths += status is None
         assert deaths < 40
         if status == CaseStatus.WAITING_FOR_APPROVAL:
@@ -199,7 +200,9 @@ class _Closing:
         self._connection.close()
 
 
-def _drive(url: str, tally: Path) -> CaseStatus:
+def _drive(url: str, tally: Path, deaths: int) -> CaseStatus:
+    """The first process dies with nothing but the input saved, the second after its first node, later ones in turn."""
+    DyingSaver.allowed = 2 if deaths == 1 else 1
     with open_store(url, clock=lambda: NOW) as store, _saver(url, DyingSaver) as saver:
         case_id = open_small_case(store)
         runner = Runner(
