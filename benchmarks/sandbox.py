@@ -139,8 +139,12 @@ def holdings(sandbox: NamespaceSandbox, root: Path) -> dict[str, int]:
         "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
         "layers": len(list(root.glob("owner-*/*/fs"))),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "groups": sum(path.name.isdigit() for path in Path("/sys/fs/cgroup").glob("**/lathe-*/*")),
+        "groups": sum(_is_of_dead_supervisor(path.name) for path in Path("/sys/fs/cgroup").glob("**/lathe-*/*")),
     }
+
+
+def _is_of_dead_supervisor(group: str) -> bool:
+    return group.isdigit() and not os.path.exists(f"/proc/{group}")
 
 
 def leaks(root: Path, num_forks: int) -> tuple[int, dict[str, int], float]:

@@ -113,11 +113,8 @@ class Runner:
         snapshot = self._snapshot(case_id)
         if not snapshot.values:
             raise NotFound(f"case {case_id} was never started", remedy="start it first: lathe diagnose RUN")
-        if snapshot.values.get("closed"):
+        if snapshot.values.get("closed"):  # an empty `next` also means: a node ended, its checkpoint is missing
             return self._progress(case_id)
-        if not snapshot.next:  # it died after the input was saved and before the first node: begin again
-            values = snapshot.values
-            return self._invoke(case_id, CaseState(loop=values["loop"], case_id=case_id, round=0))
         if snapshot.next != ("await_approval",):
             return self._invoke(case_id, None)
         decision = self._decision(snapshot.values["proposal_id"])

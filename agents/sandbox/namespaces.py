@@ -86,7 +86,8 @@ class NamespaceSandbox:
                 self._hand_over(theirs)
                 ours.settimeout(command.limits.wall_s + _MINUTE_S)
                 try:
-                    wire.send(ours, job, command.stdin)
+                    with contextlib.suppress(BrokenPipeError):  # it may have been refused before all was sent
+                        wire.send(ours, job, command.stdin)
                     report, stdout, stderr = wire.receive_report(ours)
                 except OSError as error:
                     raise self._launcher_died(str(error)) from error

@@ -115,8 +115,8 @@ class Result:
     """How the command ended and what it printed. Everything in it but `outcome` is under the command's control.
 
     `exit_code` is set when `outcome` is EXITED (127: not found, 126: not executable, as in a shell), `signal` when it
-    died by one. `cpu_s` counts all its processes; `peak_memory_bytes` is that of its largest process, or more when all
-    together were seen to hold more.
+    died by one. `cpu_s` counts all its processes, but of a command that had to be ended only those that had ended
+    before. `peak_memory_bytes` is that of its largest process, or more when all together were seen to hold more.
     """
 
     outcome: Outcome

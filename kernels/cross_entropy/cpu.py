@@ -18,6 +18,10 @@ _CHUNK_BYTES = 8 << 20
 """Size of a float32 chunk of logits: it should stay in the cache between the products and the softmax."""
 
 
+_MIN_ROWS = 128
+"""Each chunk reads and writes the whole weight gradient: fewer rows would not pay for that."""
+
+
 def cross_entropy(hidden_TD: Tensor, weight_VD: Tensor, targets_T: Tensor, z_coefficient: float) -> Loss:
     """The CPU path of `kernels.cross_entropy.cross_entropy`."""
     needs_grad = torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
@@ -37,7 +41,7 @@ class _CrossEntropy(torch.autograd.Function):
         lse_T = torch.empty_like(losses_T)
         dhidden_TD = torch.empty_like(hidden_TD) if needs_grad else None
         dweight_VD = torch.zeros(weight_VD.shape, dtype=torch.float32) if needs_grad else None
-        rows = max(16, _CHUNK_BYTES // (4 * len(weight_VD)) // 16 * 16)
+        rows = max(_MIN_ROWS, _CHUNK_BYTES // (4 * len(weight_VD)) // 16 * 16)
         buffer_CV = torch.empty(min(rows, len(targets_T)), len(weight_VD), dtype=torch.float32)
         for start in range(0, len(targets_T), rows):
             part = slice(start, start + rows)

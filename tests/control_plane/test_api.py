@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import psycopg
@@ -164,26 +165,26 @@ def test_a_reviewer_approves_exactly_what_they_saw(client: TestClient, lathe: La
 def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposal: Proposal) -> None:
     viewer = header(lathe.store, Role.VIEWER)
 
-    def get(path: str) -> dict[str, object]:
+    def get(path: str) -> dict[str, Any]:
         answer = client.get(f"/api/v1{path}", headers=viewer)
         assert answer.status_code == 200, answer.text
-        found: dict[str, object] = answer.json()
+        found: dict[str, Any] = answer.json()
         return found
 
-    assert [run["id"] for run in get("/runs?role=training")["runs"]] == [RUN]  # type: ignore[attr-defined]
+    assert [run["id"] for run in get("/runs?role=training")["runs"]] == [RUN]
     detail = get(f"/runs/{RUN}")
     assert detail["latest"] == {"loss": 19.0}
-    assert len(detail["checkpoints"]) == 3  # type: ignore[arg-type]
+    assert len(detail["checkpoints"]) == 3
     assert get(f"/runs/{RUN}/series") == {"names": ["loss"]}
-    (series,) = get(f"/runs/{RUN}/points?name=loss&buckets=5&lo=5")["series"]  # type: ignore[misc]
+    (series,) = get(f"/runs/{RUN}/points?name=loss&buckets=5&lo=5")["series"]
     assert series["steps"][0] >= 5
     assert series["steps"][-1] == 30
-    assert get(f"/runs/{RUN}/points?name=loss&view=full")["series"][0]["steps"][-1] == 30  # type: ignore[index]
+    assert get(f"/runs/{RUN}/points?name=loss&view=full")["series"][0]["steps"][-1] == 30
     assert get(f"/runs/{RUN}/timeline")["events"]
     case = get(f"/investigations/{CASE}")
-    assert case["proposals"][0]["diff"] == proposal.diff  # type: ignore[index]
-    assert case["proposals"][0]["evidence"] == [f"run:{RUN}"]  # type: ignore[index]
-    assert case["run"]["id"] == RUN  # type: ignore[index]
+    assert case["proposals"][0]["diff"] == proposal.diff
+    assert case["proposals"][0]["evidence"] == [f"run:{RUN}"]
+    assert case["run"]["id"] == RUN
     assert case["verification_run"] is None
     health = get("/health")
     assert health["needs_you"] == 1

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from case import (
@@ -102,7 +103,7 @@ def test_several_diagnostics_run_at_the_same_time(lathe: Lathe, bad_run: SmallPr
     ],
 )
 def test_what_cannot_be_done_fails_with_the_reason(
-    lathe: Lathe, bad_run: SmallProject, changes: dict[str, object], words: str
+    lathe: Lathe, bad_run: SmallProject, changes: dict[str, Any], words: str
 ) -> None:
     diagnostic(lathe, bad_run, **changes)
     effect = finish(lathe, "d1")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +38,16 @@ def ours(home: Path) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Settings]:
-    """Settings of a home with its own embedded database; everything is stopped afterwards."""
-    settings = Settings(home=tmp_path / "home", backend="local", num_cpus=1)
+def running() -> Iterator[Settings]:
+    """Settings of a home with its own embedded database; everything is stopped afterwards.
+
+    Not below pytest's folder: as root the database runs as another user, and every pytest shuts that folder.
+    """
+    settings = Settings(home=Path(tempfile.mkdtemp(prefix="lt")), backend="local", num_cpus=1)
     yield settings
     cluster.down(settings)
     assert ours(settings.home) == []
+    shutil.rmtree(settings.home)
 
 
 def test_up_listens_on_loopback_survives_a_kill_and_down_leaves_nothing(running: Settings) -> None:

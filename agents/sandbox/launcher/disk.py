@@ -45,7 +45,7 @@ class DiskWatch:
         if self._must_count(free, free_files):
             first = self.counted_at is None
             self.counted_at, self.counted_time = (free, free_files), time.monotonic()
-            if not self._count(proc):
+            if not self._count(proc if self.free_at_start - free > step else None):
                 return True
             self.seen_first = self.seen if first else self.seen_first
         return proc is not None and self._holds_unseen(free)
@@ -62,7 +62,7 @@ class DiskWatch:
             usage = watch.folder_usage(self.layer)
         except watch.Uncountable:
             return False
-        self.seen = usage.size_bytes + (watch.open_files(proc).unlinked_bytes if proc is not None else 0)
+        self.seen = usage.size_bytes + (watch.unlinked_bytes(proc) if proc is not None else 0)
         return self.seen <= self.bounds.disk_bytes and usage.files <= self.bounds.files
 
     def _holds_unseen(self, free: int) -> bool:

@@ -71,7 +71,7 @@ class Report:
 def send(connection: socket.socket, head: Job | Report, *bodies: bytes) -> None:
     text = json.dumps({"head": head, "bodies": [len(body) for body in bodies]}, default=vars).encode()
     connection.sendall(_LENGTH.pack(len(text)) + text)
-    for body in bodies:
+    for body in filter(None, bodies):
         connection.sendall(body)
 
 

@@ -22,7 +22,7 @@ from agents.sandbox.launcher import cgroups, init, kernel, rootfs, seccomp, supe
 
 HELLO = b"ready"
 _END_WITHIN_S = 2.0
-_IDLE_MS = 5_000
+_IDLE_MS = 60_000
 _MAX_JOBS = 500  # without a garbage collector a supervisor grows
 _NEWS = struct.Struct("=i?")  # process id, is it free
 
@@ -120,6 +120,7 @@ def _supervise(control: socket.socket, news: int, parent: cgroups.Parent | None,
         except (ConnectionError, supervise.Refused):
             break
         os.write(news, _NEWS.pack(pid, True))
+    os.write(news, _NEWS.pack(pid, False))
     os._exit(0)
 
 

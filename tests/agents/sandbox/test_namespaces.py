@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,16 @@ print(list(Path("store").iterdir()))
 def test_the_launcher_needs_only_the_standard_library() -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import agents.sandbox.launcher.zygote"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+def test_many_commands_at_a_time_and_after_each_other(sandbox: NamespaceSandbox) -> None:
+    """More commands than there are supervisors, from more threads, each with its own answer."""
+
+    def one(number: int) -> bytes:
+        workspace = sandbox.create()
+        result = sandbox.run(workspace, Command(argv=("cat",), stdin=b"%d" % number))
+        workspace.discard()
+        return result.stdout
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(60))) == [b"%d" % number for number in range(60)]
