@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -48,7 +49,7 @@ def measure(dtype_name: str, *, rounds: int) -> Ratios:
     tensors = inputs(DTYPES[dtype_name])
     relative = 1e-4 if dtype_name == "float32" else 2e-2
     require_close(step("ours", *tensors), step("torch", *tensors), relative=relative)
-    times = interleave({name: lambda name=name: step(name, *tensors) for name in ("ours", "torch")}, rounds=rounds)
+    times = interleave({name: partial(step, name, *tensors) for name in ("ours", "torch")}, rounds=rounds)
     peaks = {name: _peak_in_a_process(name, dtype_name) for name in ("ours", "torch")}
     return Ratios(speed=speedup(times, "ours", "torch"), memory=peaks["ours"] / peaks["torch"])
 

@@ -31,17 +31,17 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 def measure(dtype: torch.dtype, *, rounds: int) -> float:
     """Speed forward and backward against the peer."""
-    tensors, ends, dy = inputs(dtype)
+    (q, k, v), ends, dy = inputs(dtype)
     document = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
     mask = (document[:, None] == document) & torch.ones(len(document), len(document), dtype=torch.bool).tril()
 
     def ours() -> list[Tensor]:
-        y = packed_attention(*tensors, ends)
-        return [y.detach(), *torch.autograd.grad(y, tensors, dy)]
+        y = packed_attention(q, k, v, ends)
+        return [y.detach(), *torch.autograd.grad(y, (q, k, v), dy)]
 
     def peer() -> list[Tensor]:
-        y = masked(*tensors, mask)
-        return [y.detach(), *torch.autograd.grad(y, tensors, dy)]
+        y = masked(q, k, v, mask)
+        return [y.detach(), *torch.autograd.grad(y, (q, k, v), dy)]
 
     require_close(ours(), peer(), relative=1e-3 if dtype == torch.float32 else 4e-2)
     return speedup(interleave({"ours": ours, "masked": peer}, rounds=rounds), "ours", "masked")

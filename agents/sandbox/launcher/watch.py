@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from agents.sandbox.protocol import MAX_DEPTH
 
+_WALKABLE_BYTES = 64 << 20  # of page tables: to walk through more takes the kernel too long
 _SOCKET_BYTES = 416 << 10  # two buffers of the kernel's default maximum
 
 
@@ -79,21 +80,16 @@ def note_written(proc: int, written: dict[str, int]) -> None:
 
 def resident_bytes(proc: int, *, shared_once: bool) -> int:
     """Memory of all processes. Counting pages that a fork shares only once is exact and slow; otherwise too much."""
-    read = _proportional if shared_once else _resident
     total = 0
     for pid in processes(proc):
         with contextlib.suppress(OSError, ValueError):
-            total += read(proc, pid)
+            text = _read(proc, f"{pid}/status")
+            tables = _sum_kib(text, ("VmPTE:",))
+            if shared_once and tables < _WALKABLE_BYTES:
+                total += tables + _sum_kib(_read(proc, f"{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:"))
+            else:
+                total += tables + _sum_kib(text, ("RssAnon:", "RssShmem:"))
     return total
-
-
-def _resident(proc: int, pid: str) -> int:
-    return _sum_kib(_read(proc, f"{pid}/status"), ("RssAnon:", "RssShmem:", "VmPTE:"))
-
-
-def _proportional(proc: int, pid: str) -> int:
-    tables = _sum_kib(_read(proc, f"{pid}/status"), ("VmPTE:",))
-    return tables + _sum_kib(_read(proc, f"{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:"))
 
 
 def _sum_kib(text: str, names: tuple[str, ...]) -> int:
