@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import contextlib
 import selectors
 import socket
@@ -25,7 +26,7 @@ class Listeners:
     def __init__(self, folder: Path) -> None:
         self.heard: list[str] = []
         self.unix_path = folder / "outside.sock"
-        self.abstract_name = f"lathe-outside-{folder.name}"
+        self.abstract_name = f"lathe-outside-{os.getpid()}-{folder.name}"
         self._selector = selectors.DefaultSelector()
         self._closed = threading.Event()
         self._sockets: list[socket.socket] = []
