@@ -22,7 +22,7 @@ STAGES = (
     ("lay out a training project with its own git history", "1 s"),
     ("train it twice, before and after the later commits", "30 s"),
     ("look for what is wrong", "1 s"),
-    ("rank the suspects and run the training again without, and with, each", "60 s"),
+    ("rank the suspects and run the training again without, and with, each", "90 s"),
     ("wait for you to approve the fix", "you"),
     ("go on with the fix from the last good checkpoint, and look whether it holds", "20 s"),
     ("store what was ruled out, and write the report", "1 s"),

@@ -23,11 +23,8 @@ def measure(dtype: torch.dtype, *, rounds: int, tokens: int = 4096, heads: int =
         return [y.detach(), *torch.autograd.grad(y, (x, weight), dy)]
 
     require_close(step("cpu"), step("reference"), relative=1e-4 if dtype == torch.float32 else 2e-2)
-    return speedup(
-        interleave({name: lambda name=name: step(name) for name in ("cpu", "reference")}, rounds=rounds),
-        "cpu",
-        "reference",
-    )
+    candidates = {name: partial(step, name) for name in ("cpu", "reference")}
+    return speedup(interleave(candidates, rounds=rounds), "cpu", "reference")
 
 
 def main() -> None:

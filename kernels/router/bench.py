@@ -25,11 +25,8 @@ def measure(*, rounds: int, tokens: int = 4096, experts: int = 128) -> float:
         return [routing.gates.detach(), *torch.autograd.grad(total, logits)]
 
     require_close(step("cpu"), step("reference"), relative=1e-4)
-    return speedup(
-        interleave({name: lambda name=name: step(name) for name in ("cpu", "reference")}, rounds=rounds),
-        "cpu",
-        "reference",
-    )
+    candidates = {name: partial(step, name) for name in ("cpu", "reference")}
+    return speedup(interleave(candidates, rounds=rounds), "cpu", "reference")
 
 
 def main() -> None:
