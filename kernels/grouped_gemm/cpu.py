@@ -1,8 +1,8 @@
 """Grouped GEMM on CPUs, on rows that stay where they are. The plan (plan.py) says which group is computed how.
 
-A separate group's row count is rounded up to a multiple of STEP when torch computes it: that product also writes rows
-of the groups behind it, which their own results overwrite, in ascending order. Without MKL a separate group's wgrad
-takes the rows beyond a multiple of STEP from the block and adds the rest: bf16 rounds once more on that small part.
+Where torch multiplies a group alone, its row count is rounded up to a multiple of STEP: that also writes rows of the
+groups behind it, which their own results overwrite later. Without MKL such a group's wgrad takes the rows beyond a
+multiple of STEP from the block and adds the rest: bf16 rounds once more on that small part.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from kernels import mkl
-from kernels.grouped_gemm import reference
-from kernels.grouped_gemm.plan import STEP, Plan, Separate, loads_of, make_plan
+from kernels.grouped_gemm import fp32
+from kernels.grouped_gemm.plan import STEP, Block, Plan, loads_of, make_plan
 
 
 def grouped_gemm(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class _GroupedGemm(torch.autograd.Function):
         plan = make_plan(loads, w_EKN.shape[1], w_EKN.shape[2], x_TK.dtype)
         y_TN, block_RK = row_products(x_TK, w_EKN, plan, offsets_E)
         ctx.plan = plan
-        needs_rows = plan.separate or block_RK is None
+        needs_rows = plan.weights or block_RK is None
         ctx.save_for_backward(x_TK if needs_rows else None, w_EKN, block_RK, offsets_E)
         return y_TN
 
@@ -60,63 +60,48 @@ def row_products(x_TK: Tensor, w_EKN: Tensor, plan: Plan, offsets_E: Tensor) -> 
     whole = plan.num_rows == total
     if plan.equal and whole:
         return torch.bmm(x_TK.view(num_groups, plan.equal, inner), w_EKN).view(total, outer), None
-    if plan.equal or plan.torch_loop:
-        x_rows_TK = x_TK[: plan.num_rows]
-        y_rows_TN = torch_rows(x_rows_TK, w_EKN, offsets_E)
-        return (
-            (y_rows_TN, None) if whole else (torch.cat([y_rows_TN, x_TK.new_zeros(total - plan.num_rows, outer)]), None)
-        )
+    if plan.float32 and whole:
+        return fp32.row_products(x_TK, w_EKN, offsets_E), None
     block_RK, block_RN = None, None
     if plan.block is not None and plan.block_rows:
-        block_RK = x_TK.index_select(0, plan.block.source)
+        block_RK = _gather(x_TK, plan.block)
         block_RN = torch.bmm(block_RK.view(num_groups, plan.block.capacity, inner), w_EKN).view(-1, outer)
-        if not plan.separate and whole:
+        if not plan.weights and whole:
             return block_RN.index_select(0, plan.block.places), block_RK
     y_TN = x_TK.new_empty(total, outer)
-    _separate_rows(x_TK[: plan.num_rows], w_EKN, y_TN[: plan.num_rows], plan.separate)
+    if plan.float32:
+        y_TN[: plan.num_rows] = fp32.row_products(x_TK[: plan.num_rows], w_EKN, offsets_E)
+    elif plan.equal:
+        rows_EnK = x_TK[: plan.num_rows].view(num_groups, plan.equal, inner)
+        torch.bmm(rows_EnK, w_EKN, out=y_TN[: plan.num_rows].view(num_groups, plan.equal, outer))
+    else:
+        _torch_alone(x_TK, w_EKN, y_TN, plan)
+        _mkl_runs(x_TK, w_EKN, y_TN, plan)
     if plan.block is not None and block_RN is not None:
         y_TN.index_copy_(0, plan.block.rows, block_RN.index_select(0, plan.block.places))
     y_TN[plan.num_rows :].zero_()
     return y_TN, block_RK
 
 
-def torch_rows(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> Tensor:
-    """torch's loop where it takes these strides (multiples of 16 bytes), else ours."""
-    if _aligned(x_TK) and _aligned(w_EKN) and _aligned(w_EKN.mT):
-        return torch._grouped_mm(x_TK, w_EKN, offs=offsets_E)
-    return reference.grouped_gemm(x_TK, w_EKN, offsets_E)
+def _torch_alone(x_TK: Tensor, w_EKN: Tensor, y_TN: Tensor, plan: Plan) -> None:
+    """Write these groups' rows, and possibly rubbish into rows behind them, but none behind the last group."""
+    for group, start, stop in plan.by_torch:
+        count = stop - start
+        over = start - (-count // STEP) * STEP
+        cut = over if over <= plan.num_rows else stop - count % STEP
+        if cut > start:
+            torch.mm(x_TK[start:cut], w_EKN[group], out=y_TN[start:cut])
+        if cut < stop:
+            torch.mm(x_TK[cut:stop], w_EKN[group], out=y_TN[cut:stop])
 
 
-def torch_weights(x_TK: Tensor, dy_TN: Tensor, offsets_E: Tensor) -> Tensor:
-    """The same for wgrad."""
-    if _aligned(x_TK) and _aligned(dy_TN):
-        return torch._grouped_mm(x_TK.t(), dy_TN, offs=offsets_E)
-    sizes = list(loads_of(offsets_E.tolist()))
-    parts = zip(torch.split(x_TK, sizes), torch.split(dy_TN, sizes), strict=True)
-    return torch.stack([x_nK.t() @ dy_nN for x_nK, dy_nN in parts])
-
-
-def _aligned(tensor: Tensor) -> bool:
-    return tensor.shape[-1] * tensor.element_size() % 16 == 0
-
-
-def _separate_rows(x_TK: Tensor, w_EKN: Tensor, y_TN: Tensor, groups: tuple[Separate, ...]) -> None:
-    """Write the separate groups' rows, and possibly rubbish into rows behind them but none behind the last row."""
-    num_rows = x_TK.shape[0]
-    longest = max((g.stop - g.start for g in groups if g.by_mkl), default=0)
+def _mkl_runs(x_TK: Tensor, w_EKN: Tensor, y_TN: Tensor, plan: Plan) -> None:
+    longest = max((run[-1].stop - run[0].start for run in plan.by_mkl), default=0)
     wide_SN = x_TK.new_empty(longest, y_TN.shape[1], dtype=torch.float32)
-    for at in groups:
-        w_KN, count = w_EKN[at.group], at.stop - at.start
-        if at.by_mkl:
-            mkl.product(x_TK[at.start : at.stop], w_KN, wide_SN[:count])
-            y_TN[at.start : at.stop].copy_(wide_SN[:count])
-            continue
-        over = at.start - (-count // STEP) * STEP
-        cut = over if over <= num_rows else at.stop - count % STEP
-        if cut > at.start:
-            torch.mm(x_TK[at.start : cut], w_KN, out=y_TN[at.start : cut])
-        if cut < at.stop:
-            torch.mm(x_TK[cut : at.stop], w_KN, out=y_TN[cut : at.stop])
+    for run in plan.by_mkl:
+        first, last = run[0].start, run[-1].stop
+        mkl.grouped_rows(x_TK, w_EKN, run, wide_SN, first)
+        y_TN[first:last].copy_(wide_SN[: last - first])
 
 
 def weight_products(
@@ -127,19 +112,21 @@ def weight_products(
     `x_TK` may be None when every row is in the block.
     """
     num_groups = len(offsets_E)
-    if plan.equal or plan.torch_loop:
+    if plan.equal or plan.float32:
         assert x_TK is not None
-        x_TK, dy_TN = x_TK[: plan.num_rows], dy_TN[: plan.num_rows]
-        if plan.equal:
-            return torch.bmm(x_TK.view(num_groups, plan.equal, -1).mT, dy_TN.view(num_groups, plan.equal, -1))
-        return torch_weights(x_TK, dy_TN, offsets_E)
+        if plan.float32:
+            return fp32.weight_products(x_TK[: plan.num_rows], dy_TN[: plan.num_rows], offsets_E)
+        x_EnK = x_TK[: plan.num_rows].view(num_groups, plan.equal, -1)
+        return torch.bmm(x_EnK.mT, dy_TN[: plan.num_rows].view(num_groups, plan.equal, -1))
     if plan.block is None:
         assert x_TK is not None
-        dw_EKN = dy_TN.new_zeros(num_groups, x_TK.shape[1], dy_TN.shape[1])
+        dw_EKN = dy_TN.new_empty(num_groups, x_TK.shape[1], dy_TN.shape[1])
+        for group in plan.empty:
+            dw_EKN[group].zero_()
     else:
         dw_EKN = _block_weights(x_TK, dy_TN, plan, blocks)
     if x_TK is not None:
-        _separate_weights(x_TK, dy_TN, dw_EKN, plan)
+        _alone_weights(x_TK, dy_TN, dw_EKN, plan)
     return dw_EKN
 
 
@@ -150,21 +137,26 @@ def _block_weights(
     assert block is not None
     if x_RK is None:
         assert x_TK is not None
-        x_RK = x_TK.index_select(0, block.source)
+        x_RK = _gather(x_TK, block)
     if dy_RN is None:
-        dy_RN = dy_TN.index_select(0, block.source)
-    x_RK.index_fill_(0, block.pads, 0)
-    dy_RN.index_fill_(0, block.pads, 0)
+        dy_RN = _gather(dy_TN, block)
     return torch.bmm(x_RK.view(-1, block.capacity, x_RK.shape[1]).mT, dy_RN.view(-1, block.capacity, dy_RN.shape[1]))
 
 
-def _separate_weights(x_TK: Tensor, dy_TN: Tensor, dw_EKN: Tensor, plan: Plan) -> None:
-    wide_KN = dw_EKN.new_empty(dw_EKN.shape[1:], dtype=torch.float32)
-    for at in plan.separate:
+def _gather(x_TK: Tensor, block: Block) -> Tensor:
+    """The block's rows, zeros at its pads: wgrad sums over them."""
+    return x_TK.index_select(0, block.source).index_fill_(0, block.pads, 0)
+
+
+def _alone_weights(x_TK: Tensor, dy_TN: Tensor, dw_EKN: Tensor, plan: Plan) -> None:
+    longest = max((len(run) for run in plan.weights), default=0) if plan.exact else 0
+    wide_GKN = dw_EKN.new_empty(longest, *dw_EKN.shape[1:], dtype=torch.float32)
+    for run in plan.weights:
         if plan.exact:
-            mkl.product(x_TK[at.start : at.stop].t(), dy_TN[at.start : at.stop], wide_KN)
-            dw_EKN[at.group].copy_(wide_KN)
+            mkl.grouped_weights(x_TK, dy_TN, run, wide_GKN)
+            dw_EKN[run[0].group : run[-1].group + 1].copy_(wide_GKN[: len(run)])
             continue
-        cut = at.stop - (at.stop - at.start) % STEP
-        if cut > at.start:
-            dw_EKN[at.group].addmm_(x_TK[at.start : cut].t(), dy_TN[at.start : cut])
+        for group, start, stop in run:
+            cut = stop - (stop - start) % STEP
+            if cut > start:
+                dw_EKN[group].addmm_(x_TK[start:cut].t(), dy_TN[start:cut])

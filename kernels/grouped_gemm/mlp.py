@@ -16,7 +16,8 @@ from kernels.grouped_gemm.layout import Layout, make_layout, products, weight_pr
 from kernels.grouped_gemm.permutation import Permutation
 from kernels.grouped_gemm.plan import loads_of
 
-_CHUNK_TOKENS = 1024
+_CHUNK_TOKENS = 256
+"""Tokens summed at a time: their experts' results should fit into the cache."""
 
 
 def expert_mlp(
@@ -35,39 +36,39 @@ class _ExpertMlp(torch.autograd.Function):
         offsets_E = permutation.offsets
         loads, (_, inner, outer) = loads_of(offsets_E.tolist()), w_gate_up_EDF2.shape
         layout = make_layout(loads, len(permutation.pairs), inner, outer, x_ND.dtype)
-        x_RD = _gather(x_ND, layout, permutation)
+        x_RD = _gather(x_ND, layout, permutation.tokens)
         gate_up_RF2 = products(x_RD, w_gate_up_EDF2, layout, offsets_E)
-        out_RD = products(_swiglu(gate_up_RF2), w_down_EFD, layout, offsets_E)
-        place_NK = layout.place[permutation.rows]
+        h_RF = _swiglu(gate_up_RF2)
+        out_RD = products(h_RF, w_down_EFD, layout, offsets_E)
+        place_NK = permutation.rows if layout.identity else layout.place[permutation.rows]
         ctx.layout, ctx.permutation = layout, permutation
-        ctx.save_for_backward(x_RD, gate_up_RF2, gates_NK, w_gate_up_EDF2, w_down_EFD, place_NK)
+        ctx.save_for_backward(x_RD, gate_up_RF2, h_RF, gates_NK, w_gate_up_EDF2, w_down_EFD, place_NK)
         return _combine(out_RD, place_NK, gates_NK).to(x_ND.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_RD, gate_up_RF2, gates_NK, w_gate_up_EDF2, w_down_EFD, place_NK = ctx.saved_tensors
+        x_RD, gate_up_RF2, h_RF, gates_NK, w_gate_up_EDF2, w_down_EFD, place_NK = ctx.saved_tensors
         layout, permutation = ctx.layout, ctx.permutation
         offsets_E = permutation.offsets
-        h_RF = _swiglu(gate_up_RF2)
-        gate_R1 = gates_NK.reshape(-1)[permutation.pairs[layout.source]].index_fill(0, layout.pads, 0)
-        gate_R1 = gate_R1.to(h_RF.dtype).unsqueeze(1)
-        dy_RD = _gather(grads[0].contiguous(), layout, permutation)
+        gate_R1 = _gather(gates_NK.reshape(-1, 1), layout, permutation.pairs).to(h_RF.dtype)
+        dy_RD = _gather(grads[0].contiguous(), layout, permutation.tokens)
         dh_RF = products(dy_RD, w_down_EFD.mT, layout, offsets_E)
         dgate_R = (dh_RF * h_RF).sum(dim=1, dtype=torch.float32)
         dw_down_EFD = weight_products(h_RF * gate_R1, dy_RD, layout, offsets_E)
-        dgate_up_RF2 = _swiglu_backward(gate_up_RF2, dh_RF * gate_R1)
+        dgate_up_RF2 = _swiglu_backward(gate_up_RF2, dh_RF.mul_(gate_R1))
         dgates_NK = dgate_R[place_NK].to(gates_NK.dtype)
         dx_RD = products(dgate_up_RF2, w_gate_up_EDF2.mT, layout, offsets_E)
         dw_gate_up_EDF2 = weight_products(x_RD, dgate_up_RF2, layout, offsets_E)
         return _combine(dx_RD, place_NK, None).to(x_RD.dtype), dgates_NK, dw_gate_up_EDF2, dw_down_EFD, None
 
 
-def _gather(x_ND: Tensor, layout: Layout, permutation: Permutation) -> Tensor:
-    """Tokens in buffer order, zeros where the buffer holds nothing."""
-    if not len(permutation.tokens):
+def _gather(x_ND: Tensor, layout: Layout, index_T: Tensor) -> Tensor:
+    """Rows of x for each sorted row, in buffer order; zeros where the buffer holds nothing."""
+    if layout.identity:
+        return x_ND.index_select(0, index_T)
+    if not len(index_T):
         return x_ND.new_zeros(len(layout.source), x_ND.shape[1])
-    x_RD = x_ND.index_select(0, permutation.tokens[layout.source])
-    return x_RD.index_fill_(0, layout.pads, 0)
+    return x_ND.index_select(0, index_T[layout.source]).index_fill_(0, layout.pads, 0)
 
 
 def _swiglu(gate_up_RF2: Tensor) -> Tensor:
@@ -91,9 +92,7 @@ def _combine(out_RD: Tensor, place_NK: Tensor, gates_NK: Tensor | None) -> Tenso
     for start in range(0, place_NK.shape[0], _CHUNK_TOKENS):
         part_nK = place_NK[start : start + _CHUNK_TOKENS]
         rows_nKD = out_RD.index_select(0, part_nK.reshape(-1)).view(*part_nK.shape, out_RD.shape[1])
-        if gates_NK is None:
-            torch.sum(rows_nKD, dim=1, dtype=torch.float32, out=y_ND[start : start + len(part_nK)])
-            continue
-        gates_n1K = gates_NK[start : start + _CHUNK_TOKENS].unsqueeze(1).float()
-        torch.bmm(gates_n1K, rows_nKD.float(), out=y_ND[start : start + len(part_nK)].unsqueeze(1))
+        if gates_NK is not None:
+            rows_nKD = rows_nKD.float().mul_(gates_NK[start : start + _CHUNK_TOKENS].unsqueeze(2))
+        torch.sum(rows_nKD, dim=1, dtype=torch.float32, out=y_ND[start : start + len(part_nK)])
     return y_ND

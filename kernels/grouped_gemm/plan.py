@@ -1,8 +1,8 @@
 """How a ragged grouped GEMM is carried out on a CPU: a small cost model, and nothing but a function of the loads.
 
 Four ways exist. *Equal* groups are one batched product on views. A *block* gathers the rows of small groups, padded to
-a common capacity, into one batched product. A *separate* group is a product of its own, by torch or by MKL (mkl.py).
-Float32 groups that are not equal go through torch's own loop, which nothing here beats. The plan never looks at
+a common capacity, into one batched product. Any other group is a product of its own, by torch or by MKL (mkl.py).
+Float32 groups that are not equal are computed as they lie (fp32.py). The plan never looks at
 history or at a clock: the same loads always give the same plan, so a resumed run stays bitwise equal.
 
 Why not one torch product per group: oneDNN builds a primitive for every new bf16 shape (1 to 5 ms, against 50 us for a
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels import mkl
+from kernels.mkl import Span
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -55,12 +56,15 @@ class Machine:
 
 
 AMX = Machine(
-    torch_s=45e-6, torch_flop_s=0.8e-12, weight_s=0.13e-9, batch_flop_s=0.9e-12, copy_s=0.2e-9,
-    mkl_s=16e-6, mkl_flop_s=1.9e-12, mkl_out_s=0.3e-9,
+    torch_s=38e-6, torch_flop_s=1.0e-12, weight_s=0.15e-9, batch_flop_s=1.0e-12, copy_s=0.2e-9,
+    mkl_s=20e-6, mkl_flop_s=1.4e-12, mkl_out_s=0.2e-9,
 )  # fmt: skip
 AVX512_BF16 = Machine(torch_s=20e-6, torch_flop_s=2.2e-12, weight_s=0.1e-9, batch_flop_s=2.2e-12, copy_s=0.2e-9)
 NO_BF16 = replace(AVX512_BF16, torch_flop_s=15e-12, batch_flop_s=15e-12)
 STEP = 32
+RUN_ROWS = 1024
+RUN_GROUPS = 4
+"""Limits of a run: its float32 results should stay in the cache until they are converted."""
 
 
 @lru_cache(maxsize=1)
@@ -95,16 +99,6 @@ def choose_capacity(loads_E: Ints, inner: int, outer: int, *, gathered: bool) ->
         if cost < best_cost:
             best, best_cost = capacity, cost
     return best
-
-
-@dataclass(frozen=True, kw_only=True)
-class Separate:
-    """A group with a product of its own: rows [start, stop), by MKL or by torch."""
-
-    group: int
-    start: int
-    stop: int
-    by_mkl: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,20 +139,26 @@ class Plan:
 
     num_rows     rows that belong to a group
     equal        every group has this many rows (0: they differ)
-    torch_loop   torch's own loop does everything
-    block        None, or the rows of small groups and (without MKL) the rows of separate groups beyond a multiple of
-                 STEP, which wgrad needs there
+    float32      groups are computed one after another as they lie (fp32.py)
+    block        None, or the rows of small groups and (without MKL) the rows of the others beyond a multiple of STEP,
+                 which wgrad needs there
     block_rows   results of small groups come from the block (else it serves wgrad only)
-    separate     groups with a product of their own, ascending
-    exact        wgrad takes separate groups whole (MKL); else in a part from the block and a multiple of STEP
+    by_torch     groups whose rows torch multiplies, each alone, ascending
+    by_mkl       runs of neighbouring groups whose rows MKL multiplies
+    weights      runs of groups with a wgrad of their own, all but those of the block
+    empty        groups without rows, where there is no block to give their wgrad
+    exact        such a wgrad takes the group whole (MKL); else in a part from the block and a multiple of STEP
     """
 
     num_rows: int
     equal: int = 0
-    torch_loop: bool = False
+    float32: bool = False
     block: Block | None = None
     block_rows: bool = False
-    separate: tuple[Separate, ...] = ()
+    by_torch: tuple[Span, ...] = ()
+    by_mkl: tuple[tuple[Span, ...], ...] = ()
+    weights: tuple[tuple[Span, ...], ...] = ()
+    empty: tuple[int, ...] = ()
     exact: bool = True
 
 
@@ -169,7 +169,7 @@ def make_plan(loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype
     if len(set(loads)) == 1 and loads[0]:
         return Plan(num_rows=num_rows, equal=loads[0])
     if dtype != torch.bfloat16:
-        return Plan(num_rows=num_rows, torch_loop=True)
+        return Plan(num_rows=num_rows, float32=True)
     loads_E = np.array(loads, dtype=np.int64)
     starts_E = np.cumsum(loads_E) - loads_E
     capacity = choose_capacity(loads_E, inner, outer, gathered=False)
@@ -181,11 +181,30 @@ def make_plan(loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype
         first_E = starts_E + np.where(small_E, 0, loads_E - rest_E)
         block = build_block(first_E, rest_E, max(capacity, 0 if exact else STEP), results_E=small_E)
     _, by_mkl_E = this_machine().separate(loads_E, inner, outer)
-    separate = tuple(
-        Separate(group=e, start=int(starts_E[e]), stop=int(starts_E[e] + loads_E[e]), by_mkl=bool(by_mkl_E[e]))
-        for e in np.flatnonzero(~small_E).tolist()
+    spans = [Span(e, int(starts_E[e]), int(starts_E[e] + loads_E[e])) for e in np.flatnonzero(~small_E).tolist()]
+    return Plan(
+        num_rows=num_rows,
+        block=block,
+        block_rows=capacity > 0,
+        by_torch=tuple(span for span in spans if not by_mkl_E[span.group]),
+        by_mkl=runs([span for span in spans if by_mkl_E[span.group]], max_rows=RUN_ROWS),
+        weights=runs(spans, max_groups=RUN_GROUPS),
+        empty=() if block else tuple(np.flatnonzero(loads_E == 0).tolist()),
+        exact=exact,
     )
-    return Plan(num_rows=num_rows, block=block, block_rows=capacity > 0, separate=separate, exact=exact)
+
+
+def runs(spans: Sequence[Span], *, max_rows: int = 1 << 40, max_groups: int = 1 << 40) -> tuple[tuple[Span, ...], ...]:
+    """Spans in runs of neighbouring groups and rows, so that a run's results are converted to bf16 in one go."""
+    out: list[list[Span]] = []
+    for span in spans:
+        last = out[-1] if out else None
+        near = last is not None and last[-1].group + 1 == span.group and last[-1].stop == span.start
+        if near and last is not None and span.stop - last[0].start <= max_rows and len(last) < max_groups:
+            last.append(span)
+        else:
+            out.append([span])
+    return tuple(tuple(run) for run in out)
 
 
 def loads_of(offsets: Sequence[int]) -> tuple[int, ...]:

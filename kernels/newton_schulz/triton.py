@@ -47,7 +47,7 @@ def product_kernel(
 def _product(a: Tensor, b: Tensor, *, c: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
     (batch, rows, inner), cols = a.shape, b.shape[2]
     out = a.new_empty(batch, rows, cols)
-    tiles: dict[str, Any] = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "num_warps": 8, "num_stages": 3}
+    tiles: dict[str, Any] = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
     if INTERPRETED:
         tiles = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}
     if out.numel():

@@ -154,7 +154,7 @@ def _tiles(size: int, value_size: int) -> dict[str, Any]:
     widths = {"SIZE": max(16, triton.next_power_of_2(size)), "VALUE": max(16, triton.next_power_of_2(value_size))}
     if INTERPRETED:
         return {"BLOCK_Q": 32, "BLOCK_K": 32, **widths}
-    return {"BLOCK_Q": 64, "BLOCK_K": 64, **widths, "num_warps": 4, "num_stages": 2}
+    return {"BLOCK_Q": 64, "BLOCK_K": 64, **widths, "num_warps": 8, "num_stages": 2}
 
 
 def _tile_list(ends_D: Tensor, total: int, block: int) -> Tensor:

@@ -130,7 +130,7 @@ def route(logits_NE: Tensor, bias_E: Tensor | None, valid_N: Tensor | None, sett
 
 def _blocks(num_experts: int) -> dict[str, int]:
     width = max(16, triton.next_power_of_2(num_experts))
-    return {"BLOCK_N": 16 if INTERPRETED else max(1, 4096 // width), "BLOCK_E": width}
+    return {"BLOCK_N": 16 if INTERPRETED else max(1, 1024 // width), "BLOCK_E": width}
 
 
 class _Route(torch.autograd.Function):
