@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.sandbox.launcher.kernel import write_file
+
 _V2_CONTROLLERS = ("pids", "memory")
 _ROOM = 8  # the supervisor, process 1, the forwarder and its connections
 _REMOVE_WITHIN_S = 1.0
@@ -56,11 +58,11 @@ class Group:
     fork_into: int | None
 
     def bound(self, *, processes: int, memory_bytes: int) -> None:
-        (self.path / "pids.max").write_text(str(processes + _ROOM))
+        write_file(f"{self.path}/pids.max", str(processes + _ROOM))
         if self.bounds_memory:
-            (self.path / "memory.max").write_text(str(memory_bytes))
+            write_file(f"{self.path}/memory.max", str(memory_bytes))
             with contextlib.suppress(FileNotFoundError):  # no swap accounting on this machine
-                (self.path / "memory.swap.max").write_text("0")
+                write_file(f"{self.path}/memory.swap.max", "0")
 
     def memory_kills(self) -> int:
         """How many processes of the group the kernel has ended for memory so far."""

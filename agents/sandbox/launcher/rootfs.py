@@ -88,7 +88,7 @@ def build(trees: Iterable[Tree], links: Iterable[tuple[str, str]], layers: str, 
     quiet = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", NEW_ROOT, "tmpfs", quiet, "size=4m,nr_inodes=4096,mode=755")
     for name in ("workspace", "proc", "tmp", "etc", "dev", "dev/shm", "run"):
-        os.makedirs(f"{NEW_ROOT}/{name}", exist_ok=True)
+        os.mkdir(f"{NEW_ROOT}/{name}")
     kernel.mount("overlay", NEW_ROOT + WORKSPACE, "overlay", quiet, layers)
     scratch = f"size={bounds.scratch_bytes},nr_inodes={bounds.files},mode=1777"
     kernel.mount("tmpfs", f"{NEW_ROOT}/tmp", "tmpfs", quiet, scratch)
@@ -108,7 +108,7 @@ def mount_proc() -> int:
     proc = f"{NEW_ROOT}/proc"
     kernel.mount("proc", proc, "proc", flags)
     for name in ("tcp_rmem", "tcp_wmem"):
-        write_file(f"{proc}/sys/net/ipv4/{name}", _TCP_BUFFER_BYTES)
+        kernel.write_file(f"{proc}/sys/net/ipv4/{name}", _TCP_BUFFER_BYTES)
     kernel.mount("", proc, "", flags | kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY)
     for name in _HIDDEN_IN_PROC:
         if os.path.exists(f"{proc}/{name}"):
@@ -145,26 +145,25 @@ def _attach_all(trees: Iterable[Tree]) -> None:
 
 def _attach(tree: Tree) -> None:
     target = NEW_ROOT + tree.target
-    if tree.is_folder:
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    try:
+        _make_place(target, tree.is_folder)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(target))
+        _make_place(target, tree.is_folder)
     kernel.attach_tree(tree.descriptor, target)
     os.close(tree.descriptor)
 
 
+def _make_place(target: str, is_folder: bool) -> None:
+    with contextlib.suppress(FileExistsError):
+        if is_folder:
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+
+
 def _write_settings() -> None:
     for name, text in _USER_FILES.items():
-        write_file(f"{NEW_ROOT}/etc/{name}", text)
+        kernel.write_file(f"{NEW_ROOT}/etc/{name}", text, create=True)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{NEW_ROOT}/dev/{name}")
-
-
-def write_file(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)

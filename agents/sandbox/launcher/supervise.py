@@ -135,7 +135,7 @@ def _write_maps(pid: int, uid: int) -> None:
         ("gid_map", f"{init.INSIDE_UID} {_gid(uid)} 1"),
     )
     for name, text in (("oom_score_adj", "1000"), *maps):  # when memory runs out, sandboxes go first
-        rootfs.write_file(f"/proc/{pid}/{name}", text)
+        kernel.write_file(f"/proc/{pid}/{name}", text)
 
 
 def _gid(uid: int) -> int:
