@@ -25,6 +25,7 @@ from torch.nn import functional
 from kernels import mxfp8, nvfp4
 from kernels.cross_entropy import cross_entropy
 from kernels.grouped_gemm import bench as grouped_gemm
+from kernels.grouped_gemm import expert_mlp, sort_by_expert
 from kernels.grouped_gemm import grouped_gemm as product
 from kernels.measure import geometric_mean, require_close, speedup
 from kernels.packed_attention import packed_attention
@@ -62,6 +63,10 @@ def check() -> None:
     require_close(
         [product(x, w, offsets, backend="triton")], [product(x, w, offsets, backend="reference")], relative=2e-2
     )
+    experts = torch.rand(300, 5, device="cuda").topk(2, dim=1).indices
+    gates, down = torch.rand(300, 2, device="cuda"), torch.randn(5, 24, 64, device="cuda").to(torch.bfloat16)
+    mlp = [expert_mlp(x, gates, w, down, sort_by_expert(experts, 5), backend=b) for b in ("triton", "reference")]
+    require_close(mlp[:1], mlp[1:], relative=3e-2)
     for mode in ("rceil", "floor"):
         mine, theirs = mxfp8.quantise(x, mode=mode), mxfp8.quantise(x, mode=mode, backend="reference")
         assert torch.equal(mine.codes.cpu(), theirs.codes)

@@ -1,8 +1,9 @@
 """The kernels on this CPU against their named peers, one JSON object as the last line.
 
-Interleaved rounds in one process, equality checked first, medians of paired ratios, equal threads; refuses to measure
-when the load exceeds the cores. `--shapes FILE` replaces the grouped GEMM's shapes: a JSON list of objects with rows,
-inner, outer and optionally experts (a list) and loads (a list of "equal", "uniform", "dirichlet" or of row counts).
+Interleaved rounds in one process, equality checked first, medians of paired ratios, equal threads (all cores and wall
+time; with --threads 1 CPU time); refuses to measure when the load exceeds the cores. `--shapes FILE` replaces the
+grouped GEMM's shapes: a JSON list of objects with rows, inner, outer and optionally experts (a list) and loads (a list
+of "equal", "uniform", "dirichlet" or of row counts).
 
     gemm_x_torch_bf16, _fp32   geometric mean over shapes of F.grouped_mm's seconds / ours, forward and backward, the
                                same loads in every round (torch has every primitive cached)
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--shapes", type=Path, help="JSON file with the grouped GEMM's shapes")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=1, help="of both candidates (1: CPU time, more: wall time)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of both candidates; default: all cores")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--any-load", action="store_true", help="measure on a busy machine too; for a rough look")
     options = parser.parse_args()

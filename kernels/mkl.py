@@ -1,45 +1,63 @@
-"""One routine of the MKL inside torch's own library: a bf16 product summed and returned in fp32.
+"""Two routines of the MKL inside torch's own library, for products torch has no fast way to.
 
-torch reaches bf16 products on CPUs through oneDNN only, which rounds every result to bf16, builds a primitive for each
-new shape (1 ms and more) and costs some 30 us a call. `cblas_gemm_bf16bf16f32` has none of that. It is looked up in
-libtorch_cpu; where a build of torch does not export it (other processors, other packagers) `available()` is False and
-callers keep to torch. Used on processors with AMX only: elsewhere oneDNN's kernels are the faster ones.
+`cblas_gemm_bf16bf16f32`: a bf16 product summed and returned in fp32. torch reaches bf16 products on CPUs through oneDNN
+only, which rounds every result to bf16, builds a primitive for each new shape (1 ms and more) and costs some 30 us a
+call. Used on processors with AMX only: elsewhere oneDNN's kernels are the faster ones.
+`cblas_sgemm_batch`: fp32 products of different shapes in one call, which threads share among themselves.
 
-(`cblas_sgemm_batch` is there too; on ragged fp32 groups it was 5 to 10 % slower than torch's loop.)
+Both are looked up in libtorch_cpu; where a build of torch does not export them (other processors, other packagers)
+they are not available and callers keep to torch.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 
 
-@lru_cache(maxsize=1)
-def _routine() -> Callable[..., None] | None:
+def _routine(name: str, kinds: Sequence[type]) -> Callable[..., None] | None:
     path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    if not path.exists() or not torch.cpu._is_amx_tile_supported():
-        return None
-    routine = getattr(ctypes.CDLL(str(path)), "cblas_gemm_bf16bf16f32", None)
+    routine = getattr(ctypes.CDLL(str(path)), name, None) if path.exists() else None
     if routine is None:
         return None
-    number, address, scalar = ctypes.c_int, ctypes.c_void_p, ctypes.c_float
-    routine.restype = None
-    routine.argtypes = [number] * 6 + [scalar, address, number, address, number, scalar, address, number]
+    routine.restype, routine.argtypes = None, list(kinds)
     call: Callable[..., None] = routine
     return call
 
 
-def available() -> bool:
-    """Whether the functions below can be called in this process."""
-    return _routine() is not None
+@lru_cache(maxsize=1)
+def _bf16_routine() -> Callable[..., None] | None:
+    if not torch.cpu._is_amx_tile_supported():
+        return None
+    number, address, scalar = ctypes.c_int, ctypes.c_void_p, ctypes.c_float
+    matrices = (scalar, address, number, address, number, scalar, address, number)
+    return _routine("cblas_gemm_bf16bf16f32", (*[number] * 6, *matrices))
+
+
+@lru_cache(maxsize=1)
+def _batch_routine() -> Callable[..., None] | None:
+    number, address = ctypes.c_int, ctypes.c_void_p
+    return _routine("cblas_sgemm_batch", (number, *[address] * 13, number, address))
+
+
+def bf16_available() -> bool:
+    """Whether `product`, `grouped_rows` and `grouped_weights` can be called in this process."""
+    return _bf16_routine() is not None
+
+
+def batch_available() -> bool:
+    """Whether `batched` can be called in this process."""
+    return _batch_routine() is not None
 
 
 def product(a_MK: Tensor, b_KN: Tensor, out_MN: Tensor, *, add: bool = False) -> None:
@@ -88,9 +106,48 @@ def grouped_weights(x_TK: Tensor, dy_TN: Tensor, spans: Iterable[Span], out_GKN:
         call(_ROW_MAJOR, _TRANSPOSED, _PLAIN, inner, outer, stop - start, 1.0, a, inner, b, outer, 0.0, c, outer)
 
 
+class Operands(NamedTuple):
+    """One operand of each product of a batch: addresses, leading dimension in elements, whether it is transposed."""
+
+    addresses: NDArray[np.uint64]
+    lead: int
+    transposed: bool = False
+
+
+Counts = int | NDArray[np.int64]
+
+
+def batched(a: Operands, b: Operands, out: Operands, *, rows: Counts, cols: Counts, inner: Counts) -> None:
+    """out[i] = a[i] @ b[i] in fp32 for products of rows[i] x inner[i] x cols[i], none of them empty."""
+    call, number = _batch_routine(), len(out.addresses)
+    assert call is not None, "ask batch_available() first"
+
+    def many(value: Counts, kind: type = np.int32) -> NDArray[Any]:
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=kind), number))
+
+    head = [many(_TRANSPOSED if operand.transposed else _PLAIN) for operand in (a, b)]
+    head += [many(rows), many(cols), many(inner), many(1, np.float32)]
+    tail = [a.addresses, many(a.lead), b.addresses, many(b.lead), many(0, np.float32), out.addresses, many(out.lead)]
+    sizes = many(1)
+    call(_ROW_MAJOR, *(array.ctypes.data for array in (*head, *tail)), number, sizes.ctypes.data)
+
+
+def operands(
+    tensor: Tensor, starts: NDArray[np.int64], stride: int, lead: int, *, transposed: bool = False
+) -> Operands:
+    """Operands at elements starts * stride of an fp32 tensor."""
+    places = starts.astype(np.uint64) * np.uint64(4 * stride)
+    return Operands(places + np.uint64(tensor.data_ptr()), lead, transposed)
+
+
+def is_transposed(matrix: Tensor) -> bool:
+    """Whether a matrix with dense rows or dense columns is the transpose of a row-major one."""
+    return _operation(matrix)[0] == _TRANSPOSED
+
+
 def _required() -> Callable[..., None]:
-    routine = _routine()
-    assert routine is not None, "ask available() first"
+    routine = _bf16_routine()
+    assert routine is not None, "ask bf16_available() first"
     return routine
 
 

@@ -77,7 +77,7 @@ def product(a_MK: Tensor, b_KN: Tensor, out_MN: Tensor, *, add: bool = False) ->
     """out = a @ b or out += a @ b into float32, whatever the operands' dtype."""
     if a_MK.dtype == torch.float32:
         torch.addmm(out_MN, a_MK, b_KN, beta=1.0, out=out_MN) if add else torch.mm(a_MK, b_KN, out=out_MN)
-    elif mkl.available():
+    elif mkl.bf16_available():
         mkl.product(a_MK, b_KN, out_MN, add=add)
     elif add:
         out_MN += a_MK @ b_KN

@@ -28,6 +28,8 @@ def loss_kernel(
     base = logits_ptr + row * row_stride
     target = tl.load(targets_ptr + row)
     counted = target != IGNORE
+    # Before the first reduction: its barriers keep this load ahead of every store of the second loop.
+    chosen = tl.load(base + tl.where(counted, target, 0))
     top = tl.full((), float("-inf"), tl.float32)
     mass = tl.zeros((), tl.float32)
     for first in range(0, width, BLOCK):
@@ -37,7 +39,6 @@ def loss_kernel(
         mass = mass * tl.exp(top - peak) + tl.sum(tl.exp(logits - peak), axis=0)
         top = peak
     lse = top + tl.log(mass)
-    chosen = tl.load(base + tl.where(counted, target, 0))
     tl.store(losses_ptr + row, tl.where(counted, lse - chosen, 0.0))
     tl.store(lse_ptr + row, tl.where(counted, lse, 0.0))
     if GRADIENT:

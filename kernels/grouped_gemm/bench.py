@@ -180,7 +180,7 @@ def print_costs() -> None:
                 c.copy_(wide)
 
         candidates: dict[str, Callable[[], object]] = {"torch": by_torch, "batch": partial(torch.bmm, x, w)}
-        if mkl.available():
+        if mkl.bf16_available():
             candidates["mkl"] = by_mkl
         best = {name: min(seconds) / batch * 1e6 for name, seconds in interleave(candidates, rounds=15).items()}
         sys.stdout.write(f"n={n}: " + ", ".join(f"{name} {value:.1f} us" for name, value in best.items()) + "\n")

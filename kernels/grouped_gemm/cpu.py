@@ -14,21 +14,31 @@ from torch import Tensor
 
 from kernels import mkl
 from kernels.grouped_gemm import fp32
-from kernels.grouped_gemm.plan import STEP, Block, Plan, loads_of, make_plan
+from kernels.grouped_gemm.plan import STEP, Block, Plan, loads_of, make_plan, this_machine
 
 
 def grouped_gemm(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> Tensor:
     """The CPU path of `kernels.grouped_gemm.grouped_gemm`."""
-    loads = loads_of(offsets_E.tolist())
-    y_TN: Tensor = _GroupedGemm.apply(x_TK, w_EKN, offsets_E, loads)  # type: ignore[no-untyped-call]
+    x_TK, w_EKN = x_TK.contiguous(), dense_groups(w_EKN)
+    loads, sizes = loads_of(offsets_E.tolist()), w_EKN.shape[1:]
+    plan = make_plan(loads, *sizes, x_TK.dtype, this_machine(), torch.get_num_threads())
+    if plan.float32 and not plan.batch and 0 < plan.num_rows == len(x_TK) and fp32.torch_takes(x_TK, w_EKN):
+        return _torch_loop(x_TK, w_EKN, offsets_E)
+    y_TN: Tensor = _GroupedGemm.apply(x_TK, w_EKN, offsets_E, plan)  # type: ignore[no-untyped-call]
+    return y_TN
+
+
+def _torch_loop(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> Tensor:
+    """torch's own, with its own gradient; that one refuses an expanded tensor, such as a sum's gradient."""
+    y_TN = torch._grouped_mm(x_TK, w_EKN, offs=offsets_E)
+    if y_TN.requires_grad:
+        y_TN.register_hook(torch.Tensor.contiguous)  # type: ignore[no-untyped-call]
     return y_TN
 
 
 class _GroupedGemm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor, loads: tuple[int, ...]) -> Tensor:
-        x_TK, w_EKN = x_TK.contiguous(), dense_groups(w_EKN)
-        plan = make_plan(loads, w_EKN.shape[1], w_EKN.shape[2], x_TK.dtype)
+    def forward(ctx: Any, x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor, plan: Plan) -> Tensor:
         y_TN, block_RK = row_products(x_TK, w_EKN, plan, offsets_E)
         ctx.plan = plan
         needs_rows = plan.weights or block_RK is None
@@ -61,7 +71,7 @@ def row_products(x_TK: Tensor, w_EKN: Tensor, plan: Plan, offsets_E: Tensor) -> 
     if plan.equal and whole:
         return torch.bmm(x_TK.view(num_groups, plan.equal, inner), w_EKN).view(total, outer), None
     if plan.float32 and whole:
-        return fp32.row_products(x_TK, w_EKN, offsets_E), None
+        return fp32.row_products(x_TK, w_EKN, offsets_E, batch=plan.batch), None
     block_RK, block_RN = None, None
     if plan.block is not None and plan.block_rows:
         block_RK = _gather(x_TK, plan.block)
@@ -70,7 +80,7 @@ def row_products(x_TK: Tensor, w_EKN: Tensor, plan: Plan, offsets_E: Tensor) -> 
             return block_RN.index_select(0, plan.block.places), block_RK
     y_TN = x_TK.new_empty(total, outer)
     if plan.float32:
-        y_TN[: plan.num_rows] = fp32.row_products(x_TK[: plan.num_rows], w_EKN, offsets_E)
+        y_TN[: plan.num_rows] = fp32.row_products(x_TK[: plan.num_rows], w_EKN, offsets_E, batch=plan.batch)
     elif plan.equal:
         rows_EnK = x_TK[: plan.num_rows].view(num_groups, plan.equal, inner)
         torch.bmm(rows_EnK, w_EKN, out=y_TN[: plan.num_rows].view(num_groups, plan.equal, outer))
@@ -115,7 +125,7 @@ def weight_products(
     if plan.equal or plan.float32:
         assert x_TK is not None
         if plan.float32:
-            return fp32.weight_products(x_TK[: plan.num_rows], dy_TN[: plan.num_rows], offsets_E)
+            return fp32.weight_products(x_TK[: plan.num_rows], dy_TN[: plan.num_rows], offsets_E, batch=plan.batch)
         x_EnK = x_TK[: plan.num_rows].view(num_groups, plan.equal, -1)
         return torch.bmm(x_EnK.mT, dy_TN[: plan.num_rows].view(num_groups, plan.equal, -1))
     if plan.block is None:
@@ -158,5 +168,7 @@ def _alone_weights(x_TK: Tensor, dy_TN: Tensor, dw_EKN: Tensor, plan: Plan) -> N
             continue
         for group, start, stop in run:
             cut = stop - (stop - start) % STEP
-            if cut > start:
+            if plan.block is None:
+                torch.mm(x_TK[start:cut].t(), dy_TN[start:cut], out=dw_EKN[group])
+            elif cut > start:
                 dw_EKN[group].addmm_(x_TK[start:cut].t(), dy_TN[start:cut])

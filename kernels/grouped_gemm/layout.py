@@ -16,7 +16,7 @@ from torch import Tensor
 from kernels import mkl
 from kernels.grouped_gemm import fp32
 from kernels.grouped_gemm.cpu import dense_groups
-from kernels.grouped_gemm.plan import RUN_GROUPS, RUN_ROWS, STEP, choose_capacity, round_up, runs, this_machine
+from kernels.grouped_gemm.plan import RUN_GROUPS, RUN_ROWS, STEP, Machine, choose_capacity, round_up, runs
 from kernels.mkl import Span
 
 
@@ -31,6 +31,7 @@ class Layout:
     pads        [P] buffer rows that hold nothing
     zero_row    the last buffer row belongs to dropped pairs
     identity    buffer rows are the sorted rows
+    batch       float32 groups are one batch, not torch's loop
     place       [T] buffer row of each sorted row
     exact       wgrad of separate groups is computed by MKL
     """
@@ -45,18 +46,21 @@ class Layout:
     place: Tensor
     zero_row: bool
     identity: bool
+    batch: bool
     exact: bool
 
 
 @lru_cache(maxsize=64)
-def make_layout(loads: tuple[int, ...], total_rows: int, inner: int, outer: int, dtype: torch.dtype) -> Layout:
+def make_layout(
+    loads: tuple[int, ...], total_rows: int, inner: int, outer: int, dtype: torch.dtype, machine: Machine, threads: int
+) -> Layout:
     """The layout for an expert MLP with [inner, outer]-sized weights; a function of the loads only."""
     loads_E = np.array(loads, dtype=np.int64)
     equal = len(set(loads)) == 1
     bf16 = dtype == torch.bfloat16
-    capacity = loads[0] if equal else choose_capacity(loads_E, inner, outer, gathered=True) if bf16 else 0
+    capacity = loads[0] if equal else choose_capacity(loads_E, inner, outer, machine, gathered=True) if bf16 else 0
     small_E = loads_E <= capacity
-    _, by_mkl_E = this_machine().separate(loads_E, inner, outer)
+    _, by_mkl_E = machine.separate(loads_E, inner, outer)
     padded_E = round_up(loads_E, STEP) if bf16 else loads_E
     spans_E = np.where(small_E, 0, np.where(by_mkl_E, loads_E, padded_E))
     block_rows = capacity * len(loads)
@@ -81,7 +85,8 @@ def make_layout(loads: tuple[int, ...], total_rows: int, inner: int, outer: int,
         place=torch.from_numpy(place_T),
         zero_row=zero_row,
         identity=bool((source_R == np.arange(num_rows)).all()) and num_rows == total_rows,
-        exact=bf16 and mkl.available(),
+        batch=fp32.in_a_batch(loads, inner, outer, threads),
+        exact=bf16 and machine.has_mkl,
     )
 
 
@@ -90,7 +95,7 @@ def products(buffer_RK: Tensor, w_EKN: Tensor, layout: Layout, offsets_E: Tensor
     w_EKN = dense_groups(w_EKN)
     num_groups, inner, outer = w_EKN.shape
     if layout.float32:
-        out_RN = fp32.row_products(buffer_RK[: len(buffer_RK) - layout.zero_row], w_EKN, offsets_E)
+        out_RN = fp32.row_products(buffer_RK[: len(buffer_RK) - layout.zero_row], w_EKN, offsets_E, batch=layout.batch)
         return torch.cat([out_RN, out_RN.new_zeros(1, outer)]) if layout.zero_row else out_RN
     out_RN = buffer_RK.new_empty(buffer_RK.shape[0], outer)
     out_RN[len(out_RN) - layout.zero_row :].zero_()
@@ -114,7 +119,7 @@ def weight_products(x_RK: Tensor, dy_RN: Tensor, layout: Layout, offsets_E: Tens
     num_groups = len(offsets_E)
     if layout.float32:
         rows = len(x_RK) - layout.zero_row
-        return fp32.weight_products(x_RK[:rows], dy_RN[:rows], offsets_E)
+        return fp32.weight_products(x_RK[:rows], dy_RN[:rows], offsets_E, batch=layout.batch)
     block_rows = layout.capacity * num_groups
     if block_rows:
         x_ECK = x_RK[:block_rows].view(num_groups, layout.capacity, -1)

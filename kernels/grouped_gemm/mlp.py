@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from kernels.grouped_gemm.layout import Layout, make_layout, products, weight_products
 from kernels.grouped_gemm.permutation import Permutation
-from kernels.grouped_gemm.plan import loads_of
+from kernels.grouped_gemm.plan import loads_of, this_machine
 
 _CHUNK_TOKENS = 256
 """Tokens summed at a time: their experts' results should fit into the cache."""
@@ -35,7 +35,9 @@ class _ExpertMlp(torch.autograd.Function):
     ) -> Tensor:
         offsets_E = permutation.offsets
         loads, (_, inner, outer) = loads_of(offsets_E.tolist()), w_gate_up_EDF2.shape
-        layout = make_layout(loads, len(permutation.pairs), inner, outer, x_ND.dtype)
+        layout = make_layout(
+            loads, len(permutation.pairs), inner, outer, x_ND.dtype, this_machine(), torch.get_num_threads()
+        )
         x_RD = _gather(x_ND, layout, permutation.tokens)
         gate_up_RF2 = products(x_RD, w_gate_up_EDF2, layout, offsets_E)
         h_RF = _swiglu(gate_up_RF2)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels import mkl
+from kernels.grouped_gemm import fp32
 from kernels.mkl import Span
 
 Ints = NDArray[np.int64]
@@ -47,6 +48,11 @@ class Machine:
     batch_flop_s: float
     copy_s: float
 
+    @property
+    def has_mkl(self) -> bool:
+        """Whether products may go to MKL."""
+        return self.mkl_s < math.inf
+
     def separate(self, loads_E: Ints, inner: int, outer: int) -> tuple[NDArray[np.float64], Flags]:
         """Seconds of each group's own forward product, and where MKL is the faster way."""
         flops_E = 2.0 * loads_E * inner * outer
@@ -62,6 +68,8 @@ AMX = Machine(
 AVX512_BF16 = Machine(torch_s=20e-6, torch_flop_s=2.2e-12, weight_s=0.1e-9, batch_flop_s=2.2e-12, copy_s=0.2e-9)
 NO_BF16 = replace(AVX512_BF16, torch_flop_s=15e-12, batch_flop_s=15e-12)
 STEP = 32
+LARGEST_STEPPED = 512
+"""Capacities are tried in steps of STEP up to this one, and the largest load."""
 RUN_ROWS = 1024
 RUN_GROUPS = 4
 """Limits of a run: its float32 results should stay in the cache until they are converted."""
@@ -71,7 +79,7 @@ RUN_GROUPS = 4
 def this_machine() -> Machine:
     """The costs that hold here."""
     if torch.cpu._is_amx_tile_supported():
-        return AMX if mkl.available() else replace(AMX, mkl_s=math.inf)
+        return AMX if mkl.bf16_available() else replace(AMX, mkl_s=math.inf)
     return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else NO_BF16
 
 
@@ -79,26 +87,31 @@ def round_up(values: Ints, step: int) -> Ints:
     return -(-values // step) * step
 
 
-def choose_capacity(loads_E: Ints, inner: int, outer: int, *, gathered: bool) -> int:
+def choose_capacity(loads_E: Ints, inner: int, outer: int, machine: Machine, *, gathered: bool) -> int:
     """Capacity of the block: groups of at most so many rows go through it; 0: no block.
 
     Minimises the predicted time of forward, dgrad and wgrad. `gathered`: rows are copied into place anyhow, so that
     the block costs no copies of its own.
     """
-    machine, num_groups, weights = this_machine(), len(loads_E), inner * outer
+    num_groups, weights = len(loads_E), inner * outer
     separate_E, _ = machine.separate(loads_E, inner, outer)
     separate_E = np.where(loads_E > 0, separate_E, 0.0)
-    best, best_cost = 0, 3 * float(separate_E.sum())
     largest = int(loads_E.max(initial=0))
-    for capacity in (8, 16, *range(STEP, largest + STEP, STEP)):
-        small_E = loads_E <= capacity
-        each = weights * (machine.weight_s + 2 * capacity * machine.batch_flop_s)
-        cost = 3 * (float(separate_E[~small_E].sum()) + machine.torch_s + num_groups * each)
-        if not gathered:
-            cost += 2 * (inner + outer) * machine.copy_s * (int(loads_E[small_E].sum()) + num_groups * capacity)
-        if cost < best_cost:
-            best, best_cost = capacity, cost
-    return best
+    tops = {
+        8,
+        16,
+        *range(STEP, min(largest, LARGEST_STEPPED) + STEP, STEP),
+        int(round_up(loads_E, STEP).max(initial=STEP)),
+    }
+    capacity_C = np.array(sorted(tops))
+    small_CE = loads_E <= capacity_C[:, None]
+    each_C = weights * (machine.weight_s + 2 * capacity_C * machine.batch_flop_s)
+    cost_C = 3 * (np.where(small_CE, 0.0, separate_E).sum(axis=1) + machine.torch_s + num_groups * each_C)
+    if not gathered:
+        rows_C = np.where(small_CE, loads_E, 0).sum(axis=1) + num_groups * capacity_C
+        cost_C += 2 * (inner + outer) * machine.copy_s * rows_C
+    best = int(cost_C.argmin())
+    return int(capacity_C[best]) if cost_C[best] < 3 * float(separate_E.sum()) else 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,7 +152,8 @@ class Plan:
 
     num_rows     rows that belong to a group
     equal        every group has this many rows (0: they differ)
-    float32      groups are computed one after another as they lie (fp32.py)
+    float32      groups are computed as they lie (fp32.py)
+    batch        then: in one batch, not in torch's loop
     block        None, or the rows of small groups and (without MKL) the rows of the others beyond a multiple of STEP,
                  which wgrad needs there
     block_rows   results of small groups come from the block (else it serves wgrad only)
@@ -153,6 +167,7 @@ class Plan:
     num_rows: int
     equal: int = 0
     float32: bool = False
+    batch: bool = False
     block: Block | None = None
     block_rows: bool = False
     by_torch: tuple[Span, ...] = ()
@@ -163,24 +178,26 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def make_plan(loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype) -> Plan:
+def make_plan(
+    loads: tuple[int, ...], inner: int, outer: int, dtype: torch.dtype, machine: Machine, threads: int
+) -> Plan:
     """The plan for [T, inner] x [E, inner, outer]; cached because forward, backward and layers share it."""
     num_rows = sum(loads)
     if len(set(loads)) == 1 and loads[0]:
         return Plan(num_rows=num_rows, equal=loads[0])
     if dtype != torch.bfloat16:
-        return Plan(num_rows=num_rows, float32=True)
+        return Plan(num_rows=num_rows, float32=True, batch=fp32.in_a_batch(loads, inner, outer, threads))
     loads_E = np.array(loads, dtype=np.int64)
     starts_E = np.cumsum(loads_E) - loads_E
-    capacity = choose_capacity(loads_E, inner, outer, gathered=False)
+    capacity = choose_capacity(loads_E, inner, outer, machine, gathered=False)
     small_E = loads_E <= capacity
-    exact = this_machine().mkl_s < math.inf
+    exact = machine.has_mkl
     rest_E = np.where(small_E, loads_E, 0 if exact else loads_E % STEP)
     block = None
     if capacity or rest_E.any():
         first_E = starts_E + np.where(small_E, 0, loads_E - rest_E)
         block = build_block(first_E, rest_E, max(capacity, 0 if exact else STEP), results_E=small_E)
-    _, by_mkl_E = this_machine().separate(loads_E, inner, outer)
+    _, by_mkl_E = machine.separate(loads_E, inner, outer)
     spans = [Span(e, int(starts_E[e]), int(starts_E[e] + loads_E[e])) for e in np.flatnonzero(~small_E).tolist()]
     return Plan(
         num_rows=num_rows,
