@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -167,9 +167,9 @@ def embedded_database(folder: Path) -> Iterator[str]:
     with (folder.parent / "postgres-users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         server = EmbeddedPostgres(folder)
-        yield server.start()
         try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        server.stop()
+            yield server.start()
+        finally:
+            with suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                server.stop()

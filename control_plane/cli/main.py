@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -44,6 +46,8 @@ def options(
 
 def main() -> None:
     """Run the command line; a LatheError becomes one message with its remedy and an exit status."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except LatheError as error:
@@ -51,6 +55,12 @@ def main() -> None:
             raise
         typer.echo(f"lathe: {error}", err=True)
         sys.exit(exit_status(error))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the command in order. Until it has ended, a second Ctrl-C is only answered: services are being stopped."""
+    signal.signal(number, lambda *_: typer.echo("lathe: stopping, a moment ...", err=True))
+    raise KeyboardInterrupt
 
 
 def exit_status(error: LatheError) -> int:

@@ -184,7 +184,7 @@ FAULTS = (
     ),
     Fault(
         name="interaction",
-        title="two harmless commits that together train the router a hundred times too fast",
+        title="two harmless commits that together train the router twenty times too fast",
         cause_kind=CauseKind.INTERACTION,
         series=("router_logit_std/layers.I", "max_vio"),
         changes=_interaction,

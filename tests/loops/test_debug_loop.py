@@ -34,6 +34,7 @@ from contracts.enums import (
 )
 from loops.core import Limits
 from loops.debug import detect, open_case
+from loops.debug.case import load_case
 from loops.debug.loop import DebugOptions
 from loops.runner import CaseStatus, Runner
 
@@ -234,3 +235,41 @@ def test_cases_and_anomalies_are_stored_once(world: World, subject: str) -> None
     assert cases[0] == cases[1]
     assert len(world.store.knowledge.investigations(run_id="run")) == 1
     assert subject in world.commits
+
+
+def test_the_fix_keeps_what_came_after_the_fault(world: World, new_runner: NewRunner) -> None:
+    """The run has gone on with newer commits; the fix leaves out the cause alone, tried on exactly that code."""
+    heads = world.lay_out([ATTENTION, SCALE], [REPORT])
+    world.train("run", heads)
+    case_id = diagnose(world, new_runner(), "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    code = proposal.payload["code"]
+    assert code == {"base": heads[-1], "revert": [world.commits[SCALE.subject]], "pick": []}
+    trials = [d for d in world.store.knowledge.diagnostics(case_id) if d.label.startswith("the newest code")]
+    assert [world.store.effects.get(d.effect_key).payload["code"] for d in trials] == [code]
+    assert "digits" not in proposal.diff
+
+
+def test_the_second_cause_is_looked_for_once_the_first_case_is_closed(world: World, new_runner: NewRunner) -> None:
+    world.train("run", world.lay_out([ATTENTION, SKIP], [REPORT, DEVICES]), dp_sizes=(4, 4, 2))
+    runner = new_runner()
+    first = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=first)
+    world.store.proposals.reject(proposal.id, "Ada", Role.REVIEWER, "later", NOW)
+    assert runner.resume(first).status is CaseStatus.CLOSED
+    second = diagnose(world, runner, "run")
+    assert second != first
+    causes = {c for case_id in (first, second) for c in world.store.knowledge.verdicts(case_id)[0].suspect_keys}
+    assert causes == {f"commit:{world.commits[edit.subject]}" for edit in (SKIP, DEVICES)}
+
+
+def test_a_case_keeps_the_anomalies_it_was_opened_with(world: World) -> None:
+    """What is found later about the same place does not change a case that is under way."""
+    world.train("run", world.lay_out([REPORT], [SCALE]))
+    found = detect(world.store, "run")
+    case_id = open_case(world.store, "run", found[:1], NOW)
+    assert case_id is not None
+    before = load_case(world.store, case_id).anomalies
+    assert open_case(world.store, "run", found, NOW) == case_id
+    assert len(found) > len(before) == 1
+    assert load_case(world.store, case_id).anomalies == before

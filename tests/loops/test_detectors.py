@@ -65,6 +65,17 @@ def test_the_last_layer_needs_a_second_signal() -> None:
     assert findings(make_view("both", view.steps, both, view.segments))[0].layers == (7,)
 
 
+def test_a_layer_that_goes_furthest_where_all_go_does_not_lead() -> None:
+    """When every layer leaves its course, the finding about all of them leads, and none is said to look healthy."""
+    view = run_view(3, HEALTHY, INNOCENT, INNOCENT)
+    late = view.steps > 110
+    names = [f"router_entropy/layers.{i}" for i in range(8)]
+    fallen = {name: np.where(late, 0.6 if i == 4 else 0.8, 1.0) * view.values[name] for i, name in enumerate(names)}
+    found = findings(make_view("all", view.steps, {**view.values, **fallen}, view.segments))
+    assert (found[0].kind, len(found[0].layers)) == ("level_shift", 8)
+    assert not any("looks healthy" in f.statement for f in found)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_router_that_runs_away(seed: int) -> None:
     """Shows R801-3.17: weight norm and logits of the router leave their course in all layers."""

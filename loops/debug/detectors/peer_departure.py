@@ -132,7 +132,7 @@ def _finding(view: RunView, place: Place, departures: list[_Departure], layers: 
     series = tuple(d.family.names[d.index] for d in clear)
     leading = tuple(d.family.names[d.index] for d in clear if d.rule is lead.rule)
     onset = (min(d.found.onset[0] for d in clear), max(min(d.found.onset[1] for d in clear), lead.found.onset[1]))
-    healthy = _overall_is_healthy(view, lead.rule, place)
+    healthy = _overall_is_healthy(view, lead, place)
     aside = " while the overall value looks healthy" if healthy else ""
     names = ", ".join(rule.statistic for rule in rules.values())
     verb = "departs" if len(layers) == 1 else "depart"
@@ -149,10 +149,18 @@ def _finding(view: RunView, place: Place, departures: list[_Departure], layers: 
     )
 
 
-def _overall_is_healthy(view: RunView, rule: Rule, place: Place) -> bool:
-    """What people watch - MaxVio over all layers, else the mean of the leading statistic - hardly moved."""
-    watched = RULES[0] if RULES[0].statistic in view.values else rule
+def _overall_is_healthy(view: RunView, lead: _Departure, place: Place) -> bool:
+    """Neither the layers' median of the leading statistic nor what people watch (MaxVio over all layers, else the mean
+    of that statistic) moved by what counts."""
+    watched = RULES[0] if RULES[0].statistic in view.values else lead.rule
     steps, values = view.series(watched.statistic)
-    scaled: NDArray[np.float64] = transform(values, watched.reading)
+    complete = np.all(np.isfinite(lead.family.values), axis=0)
+    middle = np.median(transform(lead.family.values[:, complete], lead.rule.reading), axis=0)
+    return _hardly_moved(steps, transform(values, watched.reading), watched, place) and _hardly_moved(
+        view.steps[complete], middle, lead.rule, place
+    )
+
+
+def _hardly_moved(steps: NDArray[np.int64], scaled: NDArray[np.float64], rule: Rule, place: Place) -> bool:
     found = contrast(steps, scaled, boundary=place.boundary, end=place.end)
-    return found is not None and abs(found.shift) < watched.supported
+    return found is not None and abs(found.shift) < rule.supported
