@@ -44,6 +44,18 @@ class Budgets:
             if not settle_reservation(connection, key, cpu_s):
                 raise NotFound(f"no reservation '{key}'", remedy="reserve before spending")
 
+    def allowance(self, budget_id: str, key: str) -> float:
+        """CPU seconds that may be spent under `key`: what is reserved for it, else what is left of the budget.
+
+        Raises NotFound without the budget.
+        """
+        with self._database.begin() as connection:
+            reserved = connection.execute(sa.select(ReservationRow.cpu_s).where(ReservationRow.key == key)).scalar()
+            state = load_budget(connection, budget_id)
+        if state is None:
+            raise _missing(budget_id)
+        return float(reserved) if reserved else state.cpu_s_left
+
     def state(self, budget_id: str) -> BudgetState:
         """Raises NotFound."""
         with self._database.begin() as connection:

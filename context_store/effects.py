@@ -1,8 +1,9 @@
 """Effects: requests to act, carried out once by whoever claims them.
 
-A claim checks, in its own transaction, that the effect is allowed: everything but a diagnostic re-run uses up one
-approval that is bound to exactly this content; a diagnostic re-run needs an open, not used up budget of its
-investigation. What is not allowed ends as REFUSED with the reason.
+A claim checks, in its own transaction, that the effect is allowed. A diagnostic re-run needs an open, not used up
+budget of its investigation; an undo, an effect that was carried out under an approval and was not taken back yet;
+everything else uses up one approval that is bound to exactly this content. What is not allowed ends as REFUSED with
+the reason.
 """
 
 from __future__ import annotations
@@ -144,10 +145,29 @@ def _claimable(kinds: Collection[EffectKind], now: float) -> sa.Select[Any]:
 
 def _allow(connection: sa.Connection, effect: Effect, now: float) -> None:
     """Raises NotPermitted with the reason why this effect may not be carried out."""
-    if effect.kind is not EffectKind.DIAGNOSTIC_RUN:
+    if effect.kind is EffectKind.UNDO:
+        _check_undo(connection, effect)
+    elif effect.kind is not EffectKind.DIAGNOSTIC_RUN:
         _use_approval(connection, effect, now)
     elif effect.state is EffectState.REQUESTED:
         _check_budget(connection, effect)
+
+
+def _check_undo(connection: sa.Connection, effect: Effect) -> None:
+    """What is taken back must be done, in the same case, approved, and not taken back by another effect."""
+    undone = str(effect.payload.get("effect", ""))
+    approved = sa.select(ApprovalRow.id).where(ApprovalRow.used_by == EffectRow.key)
+    done = (EffectRow.key == undone) & (EffectRow.state == EffectState.DONE) & approved.exists()
+    same_case = EffectRow.investigation_id == effect.investigation_id
+    if connection.execute(sa.select(EffectRow.key).where(done & same_case).with_for_update()).scalar() is None:
+        raise ApprovalInvalid(
+            f"effect '{undone}' was not carried out under an approval of this case, so it cannot be taken back",
+            remedy="propose what is to be done and have it approved",
+        )
+    others = (EffectRow.kind == EffectKind.UNDO) & (EffectRow.key != effect.key) & (EffectRow.attempt > 0)
+    same = EffectRow.payload == effect.payload
+    if connection.execute(sa.select(EffectRow.key).where(others & same)).scalar() is not None:
+        raise ApprovalInvalid(f"effect '{undone}' was taken back before", remedy="look at the run's timeline")
 
 
 def _check_budget(connection: sa.Connection, effect: Effect) -> None:

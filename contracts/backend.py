@@ -35,6 +35,7 @@ class Launch:
     start_checkpoint: str = ""  # folder; "" starts from random weights
     max_step: int | None = None  # None: as the recipe says
     num_threads: int = 1
+    cpu_limit_s: float | None = None  # of the training and what it starts; None: no limit
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -50,7 +51,8 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a launch ended. `reason` as in events.Finished, or "died" when the process vanished."""
+    """How a launch ended. `reason` as in events.Finished, "died" when the process vanished, or "over_budget" when it
+    used more CPU seconds than its launch allows."""
 
     run_id: str
     segment: int

@@ -65,6 +65,7 @@ class EffectKind(StrEnum):
     DIAGNOSTIC_RUN = "diagnostic_run"
     START_RUN = "start_run"
     RESUME_WITH_PATCH = "resume_with_patch"
+    UNDO = "undo"  # of an effect that was carried out under an approval
 
 
 class EffectState(StrEnum):

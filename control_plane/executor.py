@@ -126,6 +126,8 @@ class Executor:
         launch = self._handlers[flight.effect.kind].do(flight.effect, flight.tree)
         if launch is None:
             return False
+        if launch.cpu_limit_s is not None and flight.cpu_s:  # what earlier starts used is gone
+            launch = replace(launch, cpu_limit_s=max(0.0, launch.cpu_limit_s - flight.cpu_s))
         self._shipper.begin(launch)
         self._backend.submit(launch)
         self._keep(replace(flight, launch=launch, starts=flight.starts + 1))
@@ -146,7 +148,7 @@ class Executor:
             self._start(replace(flight, cpu_s=outcome.cpu_s, landed=None))
             return
         self._shipper.finish(launch, outcome)
-        if outcome.reason == "died":
+        if outcome.reason in ("died", "over_budget"):
             raise BackendFailure(outcome.message, remedy=outcome.remedy)
         result = self._handlers[effect.kind].verify(effect, flight.tree, launch, outcome)
         self._store.effects.complete(effect.key, result, worker=self._worker)

@@ -37,6 +37,14 @@ def segment_numbers(run_folder: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("segment-")) for path in run_folder.glob("segment-[0-9]*"))
 
 
+def segment_number(run_folder: Path, owner: str) -> int:
+    """The segment that was handed out to `owner`. Raises NotFound."""
+    for number in segment_numbers(run_folder):
+        if segment_owner(run_folder, number) == owner:
+            return number
+    raise NotFound(f"{run_folder} has no segment of {owner}", remedy="restore the run folder")
+
+
 def read_launch(run_folder: Path, segment: int) -> Launch:
     """What the segment was started with. Raises NotFound without a launch.json, LogFormatError for a damaged one."""
     path = segment_folder(run_folder, segment) / "launch.json"

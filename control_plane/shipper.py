@@ -52,7 +52,7 @@ class Shipper:
         except LogFormatError as error:
             _log.info("damaged log", run=launch.run_id, reason=error.message)  # also: it failed before its first event
             self._store.runs.set_state(launch.run_id, RunState.FAILED, outcome.message or error.message)
-        if outcome.reason == "died":
+        if outcome.reason in ("died", "over_budget"):
             self._store.runs.set_state(launch.run_id, RunState.FAILED, outcome.message)
 
     def catch_up(self, now: float) -> int:

@@ -120,6 +120,14 @@ class Applied:
     effect: Effect | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What became of an applied proposal. `undo`: it did not hold, so the runner takes it back."""
+
+    sentence: str
+    undo: bool = False
+
+
 class Loop(Protocol):
     """Four steps of a cycle and the question it asks of memory. `case_id` is an investigation of the store."""
 
@@ -142,8 +150,8 @@ class Loop(Protocol):
         """Store verdict, exclusions and lesson, and at most one proposal. `stopped` is "" or the cap that ended it."""
         ...
 
-    def verify(self, case_id: str, applied: Applied) -> str:
-        """Store whether the change held in the continuing run, or why a person declined it; returns one sentence."""
+    def verify(self, case_id: str, applied: Applied) -> Verified:
+        """Store whether the change held in the continuing run, or why a person declined it."""
         ...
 
 

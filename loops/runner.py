@@ -1,7 +1,7 @@
 """The one runner of all loops: a LangGraph graph whose state holds ids only.
 
     recall -> propose -> reserve -> execute -> measure -> (propose | update)
-    update -> (await_approval -> apply -> wait -> verify -> close | close)
+    update -> (await_approval -> apply -> wait -> verify -> (undo -> close | close) | close)
 
 LangGraph is at-least-once: after a crash a node may run again. Every node is therefore idempotent: effects, proposals
 and records have keys that follow from their content, and loops answer from what the store holds as measured.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from context_store import Store
 from context_store.records import Effect, EffectRequest
-from contracts.enums import EffectState, InvestigationState, ProposalState
+from contracts.enums import EffectKind, EffectState, InvestigationState, ProposalState
 from contracts.errors import BudgetExceeded, NotFound
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, EmptyCycle, Limits, Loop, Planned
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NODES = (
     "recall", "propose", "reserve", "execute", "measure",
-    "update", "await_approval", "apply", "wait", "verify", "close",
+    "update", "await_approval", "apply", "wait", "verify", "undo", "close",
 )  # fmt: skip
 _FINISHED = frozenset({EffectState.DONE, EffectState.FAILED, EffectState.REFUSED})
 _STEPS_PER_ROUND = 5  # graph steps; LangGraph's own default cap of 10,007 would hide an endless loop
@@ -69,6 +69,7 @@ class CaseState(TypedDict, total=False):
     stopped: str
     proposal_id: str
     decision: str
+    undo: bool
     closed: bool
 
 
@@ -263,8 +264,25 @@ class Runner:
         approved = state["decision"] == ProposalState.APPROVED
         effect = self._store.effects.get(_apply_key(state)) if approved else None
         applied = Applied(proposal=proposal, effect=effect)
-        text = self._loops[state["loop"]].verify(state["case_id"], applied)
-        self._write(state, "verify", text, kind="finding")
+        verified = self._loops[state["loop"]].verify(state["case_id"], applied)
+        self._write(state, "verify", verified.sentence, kind="finding")
+        return CaseState(undo=verified.undo)
+
+    def undo(self, state: CaseState) -> CaseState:
+        """Take back what did not hold, and wait until that is done; a case that cannot be undone says so."""
+        request = EffectRequest(
+            key=f"undo:{_apply_key(state)}",
+            kind=EffectKind.UNDO,
+            payload={"effect": _apply_key(state)},
+            investigation_id=state["case_id"],
+            actor=f"loop:{state['loop']}",
+        )
+        self._store.effects.request(request)
+        self._until_finished([request.key], deadline=None)
+        effect = self._store.effects.get(request.key)
+        is_undone = effect.state == EffectState.DONE
+        text = "the change was taken back" if is_undone else f"the change could not be taken back: {effect.message}"
+        self._write(state, "undo", text, kind="finding")
         return CaseState()
 
     def close(self, state: CaseState) -> CaseState:
@@ -328,7 +346,8 @@ def _build(runner: Runner, checkpointer: BaseCheckpointSaver[Any]) -> CompiledSt
         graph.add_edge(before, after)
     graph.add_conditional_edges("update", _has_proposal, ["await_approval", "close"])
     graph.add_conditional_edges("await_approval", _approved, ["apply", "verify"])
-    graph.add_edge("verify", "close")
+    graph.add_conditional_edges("verify", _to_be_undone, ["undo", "close"])
+    graph.add_edge("undo", "close")
     graph.add_edge("close", END)
     return graph.compile(checkpointer=checkpointer)
 
@@ -343,3 +362,7 @@ def _has_proposal(state: CaseState) -> str:
 
 def _approved(state: CaseState) -> str:
     return "apply" if state["decision"] == ProposalState.APPROVED else "verify"
+
+
+def _to_be_undone(state: CaseState) -> str:
+    return "undo" if state["undo"] else "close"

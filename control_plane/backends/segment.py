@@ -17,11 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from contracts.backend import Launch, Outcome
 from contracts.events import Event, Finished, SegmentStarted, decode, segment_folder
 from control_plane.disk import explained
 
 _POLL_S = 0.05
+_USAGE_S = 0.5  # how often a training's CPU time is looked at
 _TAIL_BYTES = 1 << 16
 _MACHINE_FAULT = 3  # exit status of trainer.child
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
@@ -138,8 +141,9 @@ def _environment(launch: Launch) -> Mapping[str, str]:
 
 
 def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> tuple[int, float]:
-    """Wait for the process; (exit status as in Popen.returncode, CPU seconds)."""
+    """Wait for the process; (exit status as in Popen.returncode, CPU seconds). Kills what exceeds its limits."""
     kill_at: float | None = None
+    look_at = 0.0
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
@@ -150,13 +154,39 @@ def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: flo
             kill_at = time.monotonic() + cancel_grace_s
         elif kill_at is not None and time.monotonic() > kill_at:
             process.kill()
+        if launch.cpu_limit_s is not None and time.monotonic() > look_at:
+            look_at = time.monotonic() + _USAGE_S
+            if _cpu_s(process.pid) > launch.cpu_limit_s:
+                process.kill()
         time.sleep(_POLL_S)
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of what it started, as far as it still runs or was waited for."""
+    total = 0.0
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                used = process.cpu_times()
+                total += used.user + used.system + used.children_user + used.children_system
+    return total
 
 
 def _read_end(launch: Launch, status: int, *, cpu_s: float, wall_s: float) -> Outcome:
     if done := finished_event(launch.folder, launch.segment):
         reason = "died" if status == _MACHINE_FAULT else done.reason
         return _outcome(launch, done.step, reason, done.message, done.remedy, cpu_s=cpu_s, wall_s=wall_s)
+    if launch.cpu_limit_s is not None and cpu_s > launch.cpu_limit_s:
+        return _outcome(
+            launch,
+            _last_step(launch),
+            "over_budget",
+            f"run {launch.run_id} was ended after {cpu_s:.1f} CPU s; {launch.cpu_limit_s:.1f} were reserved for it",
+            "ask for it again with a larger budget",
+            cpu_s=cpu_s,
+            wall_s=wall_s,
+        )
     how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
     folder = segment_folder(launch.folder, launch.segment)
     said = (folder / "stderr.txt").read_text(errors="replace").strip().splitlines()[-1:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from context_store.records import Effect, NewRun
 from contracts.backend import Launch, Outcome
 from contracts.enums import EffectKind, RunRole
@@ -11,9 +13,13 @@ from control_plane.worktrees import Tree
 
 
 class DiagnosticPayload(LaunchPayload):
-    """`source_run_id`: the run under suspicion, whose seed and overrides hold where the payload says nothing."""
+    """`source_run_id`: the run under suspicion, whose seed and overrides hold where the payload says nothing.
+
+    `repeat` changes nothing but the run's id: the same thing is to be run again, to see how much it scatters.
+    """
 
     source_run_id: str
+    repeat: int = 0
 
 
 class DiagnosticRun:
@@ -45,7 +51,9 @@ class DiagnosticRun:
             )
         )
         owner = f"diagnostic:{payload.run_id}"  # the id follows from the content, so equal diagnostics are run once
-        return claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
+        limit = self._workshop.store.budgets.allowance(effect.investigation_id or "", effect.key)
+        launch = claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
+        return replace(launch, cpu_limit_s=limit)
 
     def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
         """How it ended; a training that failed by itself is a result too."""

@@ -8,11 +8,19 @@ from pathlib import Path
 from context_store.records import Effect, Proposal, Run, TimelineEvent
 from contracts.backend import Launch, Outcome
 from contracts.enums import EffectKind, TimelineKind
-from contracts.errors import ApprovalInvalid, BackendFailure
+from contracts.errors import ApprovalInvalid, BackendFailure, NotFound
 from control_plane.backends.segment import is_running, request_stop
 from control_plane.effects.approved import require_same_diff
-from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
-from control_plane.run_folders import claim_segment, read_launch, segment_numbers, segment_owner
+from control_plane.effects.effect_kind import (
+    CodePayload,
+    LaunchPayload,
+    Result,
+    Workshop,
+    launch_of,
+    parse_payload,
+    result_of,
+)
+from control_plane.run_folders import claim_segment, read_launch, segment_number, segment_numbers, segment_owner
 from control_plane.worktrees import Tree
 
 
@@ -70,6 +78,36 @@ class ResumeWithPatch:
             "commit": launch.code_version,
             "branch": payload.branch,
         }
+
+    def check_undo(self, done: Effect, effect: Effect) -> Tree:
+        """The code from before the fix. ApprovalInvalid when the run went on with yet other code since."""
+        payload = parse_payload(ResumePayload, done)
+        before = self._before(payload)
+        fixed = segment_number(Path(before.run_folder), done.key)
+        self._require_newest(payload.model_copy(update={"source_segment": fixed}), effect.key)
+        return self._workshop.materialise(payload.project_id, CodePayload(base=before.code_version))
+
+    def undo(self, done: Effect, effect: Effect, tree: Tree) -> Launch | None:
+        """A new segment from where the fix began, with the code, overrides and seed from before it."""
+        payload = parse_payload(ResumePayload, done)
+        run, before = self._workshop.store.runs.get(payload.run_id), self._before(payload)
+        if not self._is_free(run, effect.key):
+            return None
+        again = replace(
+            before,
+            project=str(tree.project),
+            code_version=tree.commit,
+            start_checkpoint=payload.start_checkpoint,
+            max_step=payload.max_step,
+        )
+        return claim_segment(Path(run.folder), effect.key, lambda number: replace(again, segment=number))
+
+    def _before(self, payload: ResumePayload) -> Launch:
+        """What the segment that the fix went on from was started with."""
+        source = self._workshop.source_launch(payload.run_id, payload)
+        if source is None:
+            raise NotFound(f"run {payload.run_id} has no segment from before the fix", remedy="restore its run folder")
+        return source
 
     def _require_base(self, payload: ResumePayload, proposal: Proposal, tree: Tree) -> None:
         known = {each.path: each for each in self._workshop.store.runs.checkpoints(payload.run_id)}

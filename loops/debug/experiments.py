@@ -42,7 +42,7 @@ def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]
     `base`: a later commit of the run from which to leave out what is off, in place of the faulty version.
     """
     scene = _scene(case)
-    on, without, seed = identity
+    on, without, seed, repeat = identity
     fresh = seed is not None
     payload: dict[str, Any] = {
         "project_id": case.project_id,
@@ -55,6 +55,7 @@ def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]
         "overrides": dict(overrides_of(scene, on, without, fresh=fresh)),
         "seed": seed if fresh else seed_of(scene, on, without),
         "entry": case.entry,
+        **({"repeat": repeat} if repeat else {}),
     }
     text = json.dumps(payload, sort_keys=True)
     return {**payload, "run_id": f"rr-{hashlib.sha256(text.encode()).hexdigest()[:12]}"}

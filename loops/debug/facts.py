@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
 
 On = frozenset[str]
-Identity = tuple[On, On, int | None]  # changes in force, circumstances undone, seed
+
+
+class Identity(NamedTuple):
+    """Which re-run: changes in force, circumstances undone, seed (None: as recorded), and which repetition of it."""
+
+    on: On
+    without: On = frozenset()
+    seed: int | None = None
+    repeat: int = 0
 
 
 class Seen(StrEnum):
@@ -49,11 +58,12 @@ class Experiment:
     suspects: tuple[str, ...] = ()
     without: On = frozenset()
     seed: int | None = None
+    repeat: int = 0
     base: str = ""
 
     @property
     def identity(self) -> Identity:
-        return (self.on, self.without, self.seed)
+        return Identity(on=self.on, without=self.without, seed=self.seed, repeat=self.repeat)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +71,14 @@ class Facts:
     """`ranked`: testable changes, most suspicious first. `chronological`: keys of the same, oldest first.
 
     `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
+    `exact`: whether the replay is bitwise equal to the recorded run, None when it was not run.
     """
 
     ranked: tuple[Option, ...]
     chronological: tuple[str, ...]
     placebos: tuple[str, ...]
     seen: Callable[[Identity], Seen | None]
+    exact: bool | None = None
     fresh_seeds: tuple[int, ...] = ()
 
     @property
@@ -83,7 +95,7 @@ class Facts:
         return frozenset(option.key for option in self.changes if not option.is_new)
 
     def at(self, on: On) -> Seen | None:
-        return self.seen((on, frozenset(), None))
+        return self.seen(Identity(on=on))
 
     def title(self, key: str) -> str:
         return next(option.title for option in self.ranked if option.key == key)

@@ -10,7 +10,7 @@ from context_store import Store
 from context_store.records import Diagnostic, Effect, Suspect, VerdictRecord
 from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStrength, Verdict
 from contracts.evidence import EvidenceRef
-from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update
+from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update, Verified
 from loops.debug.case import Case, load_case
 from loops.debug.experiments import commits_in_order, request_of
 from loops.debug.facts import Decision, Experiment, Facts, Option, Seen
@@ -63,6 +63,7 @@ class DebugLoop:
         self._store = store
         self._options = options or DebugOptions()
         self._cases: dict[str, Case] = {}  # read once: scene and ranking of a case do not change
+        self._exact: dict[str, bool] = {}  # by replay
 
     def recall(self, case_id: str) -> Question:
         """Earlier exclusions that share words with the anomaly or its suspects."""
@@ -128,14 +129,14 @@ class DebugLoop:
             proposal_id=proposal.id if proposal else None,
         )
 
-    def verify(self, case_id: str, applied: Applied) -> str:
+    def verify(self, case_id: str, applied: Applied) -> Verified:
         """Whether the fix holds in the continuing run; a declined or failed one becomes a negative result."""
         case = self._case(case_id)
-        sentence = self._outcome(case, applied)
+        sentence, held = self._outcome(case, applied)
         statement = self._store.knowledge.verdicts(case_id)[0].statement
         self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
         self._store.knowledge.put_report(case_id, write_report(self._store, case))
-        return sentence
+        return Verified(sentence=sentence, undo=held is False)
 
     def _case(self, case_id: str) -> Case:
         if case_id not in self._cases:
@@ -158,6 +159,7 @@ class DebugLoop:
             (factor for factor in reversed(testable) if factor.commit is not None),
             key=lambda factor: (factor.cause_kind is CauseKind.DATA, _PLACEBO_ORDER.index(factor.substance)),
         )
+        diagnostics = self._store.knowledge.diagnostics(case.investigation.id)
         return Facts(
             ranked=tuple(
                 Option(
@@ -171,9 +173,19 @@ class DebugLoop:
             ),
             chronological=(*commits, *launches),
             placebos=tuple(factor.key for factor in quiet),
-            seen=lookup(case, self._store.knowledge.diagnostics(case.investigation.id)),
+            seen=lookup(case, diagnostics),
+            exact=self._is_exact(case, diagnostics),
             fresh_seeds=self._options.fresh_seeds,
         )
+
+    def _is_exact(self, case: Case, diagnostics: Sequence[Diagnostic]) -> bool | None:
+        """None while there is no replay that could be measured."""
+        replay = next((d for d in diagnostics if d.kind is DiagnosticKind.REPLAY and d.measure is not None), None)
+        if replay is None:
+            return None
+        if replay.run_id not in self._exact:
+            self._exact[replay.run_id] = exactness(self._store, case, replay.run_id).is_exact
+        return self._exact[replay.run_id]
 
     def _decision(self, case: Case, facts: Facts, stopped: str) -> Decision:
         if not _can_rerun(case):
@@ -244,18 +256,19 @@ class DebugLoop:
             cause_kind=kind,
         )
 
-    def _outcome(self, case: Case, applied: Applied) -> str:
+    def _outcome(self, case: Case, applied: Applied) -> tuple[str, bool | None]:
+        """One sentence, and whether the fix held; None when that cannot be said."""
         effect, proposal = applied.effect, applied.proposal
         if effect is None:
-            return store_declined(self._store, case, proposal)
+            return store_declined(self._store, case, proposal), None
         if effect.state is not EffectState.DONE:
             sentence = f"the fix could not be applied: {effect.message}"
             store_failed_fix(self._store, case, proposal, sentence)
-            return sentence
+            return sentence, None
         checked = verify_fix(self._store, case, int(effect.result["segment"]))
         if checked.held is False:
             store_failed_fix(self._store, case, proposal, checked.sentence)
-        return checked.sentence
+        return checked.sentence, checked.held
 
 
 def _can_rerun(case: Case) -> bool:

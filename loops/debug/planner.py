@@ -48,13 +48,26 @@ def _establish(facts: Facts) -> Step | None:
     control = Experiment(kind=DiagnosticKind.CONTROL, label="the last good code", on=facts.control)
     if missing := _unseen(facts, [replay, control]):
         return missing
+    if facts.exact is False and (missing := _unseen(facts, _repeats(facts))):
+        return missing
     if facts.at(facts.everything) is Seen.PARTIAL:
         return _cannot("only part of the anomaly comes back when the same code runs again from the same checkpoint")
     if facts.at(facts.everything) is not Seen.PRESENT:
         return _cannot("the anomaly does not come back when the same code runs again from the same checkpoint")
+    again = [facts.seen(repeat.identity) for repeat in _repeats(facts)] if facts.exact is False else []
+    if any(result is not Seen.PRESENT for result in again):
+        return _cannot("the anomaly does not come back in each of three runs of the same code from the same checkpoint")
     if facts.at(facts.control) is Seen.ABSENT:
         return None
     return _beyond_control(facts)
+
+
+def _repeats(facts: Facts) -> list[Experiment]:
+    """Two more replays: a run that is not bitwise equal to the recorded one shows how much equal runs scatter."""
+    return [
+        Experiment(kind=DiagnosticKind.REPLAY, label=label, on=facts.everything, repeat=number)
+        for number, label in enumerate(("the same code a second time", "the same code a third time"), start=1)
+    ]
 
 
 def _beyond_control(facts: Facts) -> Step | None:

@@ -46,7 +46,7 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
         risk=_risk(case, checkpoint),
         verification=(
             f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, and lm_loss must "
-            "not rise by more than 5 %; else the run is to be resumed without this change"
+            f"not rise by more than 5 %; else this is taken back: the run goes on from step {checkpoint.step} as before"
         ),
         evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6]),
         expires_at=case.investigation.opened_at + VALID_S,
@@ -62,12 +62,12 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
     newest = _newest(store, case)
     if decision.verdict is not Verdict.PROVEN or case.scene is None or newest.code_version == case.scene.faulty:
         return None
-    on, without, _ = _fixed(facts, decision)
+    fixed = _fixed(facts, decision)
     return Experiment(
         kind=DiagnosticKind.REVERT,
         label=f"the newest code of the run without {facts.title(decision.cause[0])}",
-        on=on,
-        without=without,
+        on=fixed.on,
+        without=fixed.without,
         suspects=decision.cause[:1],
         base=newest.code_version,
     )
@@ -76,8 +76,8 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
 def _fixed(facts: Facts, decision: Decision) -> Identity:
     """What is in force with the fix: everything but the first cause."""
     if decision.cause[0] in facts.everything:
-        return (facts.everything - {decision.cause[0]}, frozenset(), None)
-    return (facts.everything, frozenset(decision.cause), None)
+        return Identity(on=facts.everything - {decision.cause[0]})
+    return Identity(on=facts.everything, without=frozenset(decision.cause))
 
 
 def _newest(store: Store, case: Case) -> Segment:
@@ -118,7 +118,7 @@ def _moved(probe: Probe) -> float:
 
 def _payload(store: Store, case: Case, fixed: Identity, checkpoint: Checkpoint) -> dict[str, Any]:
     assert case.scene is not None
-    (on, without, _), newest = fixed, _newest(store, case)
+    on, without, newest = fixed.on, fixed.without, _newest(store, case)
     has_gone_on = newest.code_version != case.scene.faulty
     code = without_on(case.scene, on, newest.code_version) if has_gone_on else code_of(case.scene, on)
     overrides = dict(overrides_of(case.scene, on, without))

@@ -10,7 +10,7 @@ import numpy as np
 
 from context_store import Store
 from context_store.records import Diagnostic, VerdictRecord
-from contracts.enums import CauseKind, Scope, Verdict
+from contracts.enums import CauseKind, DiagnosticKind, Scope, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.executed import files_differ, inputs_differ, is_imported, ran_lines
@@ -20,15 +20,17 @@ from loops.debug.readout import ABSENT_BELOW, Exactness, Measured, control_of, e
 from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
 
 _NOISE_FACTOR = 2.0  # the recession must exceed the noise by this much
+_MIN_REPLAYS = 3  # that show the spread, when they are not bitwise equal
 _MIN_PAIRS = 5  # a claim beyond this run needs as many seed pairs (three agreeing pairs are p = 0.125)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The numbers a verdict rests on. `noise`: how far replay and placebo lie from 1. `effect`: how much the revert
+    """The numbers a verdict rests on. `noise`: how far replays and placebo lie from 1. `effect`: how much the revert
     takes away of the anomaly (1 = all of it), with a 95 % interval over the steps of this run."""
 
     exact: Exactness
+    replays: tuple[float, ...]  # measure of each
     noise: float
     effect: float
     interval: tuple[float, float]
@@ -62,8 +64,12 @@ class _Runs:
         self._by_run = {d.run_id: d for d in self.all}
 
     def of(self, on: On, without: On = frozenset(), seed: int | None = None) -> Diagnostic | None:
-        identity: Identity = (on, without, seed)
+        identity = Identity(on=on, without=without, seed=seed)
         return self._by_run.get(str(payload_of(self._case, identity)["run_id"]))
+
+    @property
+    def replays(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.all if d.kind is DiagnosticKind.REPLAY)
 
     @property
     def evidence(self) -> tuple[EvidenceRef, ...]:
@@ -79,20 +85,21 @@ def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decisi
     revert = runs.of(every, frozenset(cause)) if circumstance else runs.of(every - {cause[0]})
     placebo = runs.of(every - {decision.placebo}) if decision.placebo else None
     exact = exactness(store, case, replay.run_id)
-    noise = max(_off(replay), _off(placebo) if placebo else 0.0)
+    noise = max(_off(each) for each in (*runs.replays, *([placebo] if placebo else [])))
     is_control = revert is not None and control is not None and revert.run_id == control.run_id
     against = None if circumstance or is_control else control  # measured against itself, any run would be cured
     measured = read_rerun(store, case, revert, against) if revert else None
     effect, interval = _effect(measured, noise)
     lacks = [] if placebo else ["no innocent change could be left out for comparison (placebo)"]
-    if not exact.is_exact:
+    if not exact.is_exact and len(runs.replays) < _MIN_REPLAYS:
         lacks.append("the replay is not bitwise equal, and its spread was not measured by three replays")
     if effect <= 1.0 - ABSENT_BELOW or effect < _NOISE_FACTOR * noise:
         lacks.append(
             f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}"
         )
     lacks += [] if circumstance or revert is None else _not_executed(store, case, facts, cause, replay, runs)
-    return Proof(exact=exact, noise=noise, effect=effect, interval=interval, lacks=tuple(lacks))
+    measures = tuple(d.measure for d in runs.replays if d.measure is not None)
+    return Proof(exact=exact, replays=measures, noise=noise, effect=effect, interval=interval, lacks=tuple(lacks))
 
 
 def _off(diagnostic: Diagnostic) -> float:
@@ -139,7 +146,11 @@ def _not_executed(
 
 def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Proof) -> VerdictRecord:
     names = " and ".join(facts.title(key) for key in decision.cause)
-    replay = f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
+    if proof.exact.is_exact:
+        replay = f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
+    else:
+        shown = ", ".join(f"{measure:.2f}" for measure in proof.replays)
+        replay = f"the replay is not bitwise equal; {len(proof.replays)} replays show {shown} of the anomaly"
     low, high = proof.interval
     return VerdictRecord(
         investigation_id=case.investigation.id,

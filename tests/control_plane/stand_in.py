@@ -59,7 +59,10 @@ def main(launch: Launch) -> None:
         write(DataRead(step=step, sample_hash=f"{step:08x}", position=step * 8))
         if step % 10 == 0:
             write(checkpoint(launch, step))
-        time.sleep(float(config["step_s"]))
+        pause_until = time.monotonic() + float(config["step_s"])
+        while config.get("busy") and time.monotonic() < pause_until:
+            pass
+        time.sleep(max(0.0, pause_until - time.monotonic()))
     if STOPPED:
         write(checkpoint(launch, step))
     if config.get("die_at") == step:

@@ -33,9 +33,9 @@ from case import (
 from small_project import SmallProject, git, until
 
 from context_store import EmbeddedPostgres
-from context_store.records import Effect, NewProposal
+from context_store.records import Effect, EffectRequest, NewProposal
 from contracts.backend import Launch, Outcome
-from contracts.enums import EffectKind, EffectState, RunRole, TimelineKind
+from contracts.enums import EffectKind, EffectState, RunRole, RunState, TimelineKind
 from contracts.errors import DatabaseUnavailable
 from control_plane.backends.segment import finished_event
 from control_plane.effects import Workshop, handlers
@@ -121,6 +121,19 @@ def test_a_training_that_dies_again_and_again_fails_the_effect(lathe: Lathe, bad
     assert lathe.store.series.read("rr-d1", "loss").steps[-1] == 40, "what it wrote is kept"
 
 
+def test_a_rerun_is_ended_when_it_uses_more_than_was_reserved(lathe: Lathe, bad_run: SmallProject) -> None:
+    """Reservations are enforced while it runs, not only settled afterwards; what was spent is what is booked."""
+    lathe.store.budgets.open(CASE, cpu_s=100.0, reruns=9)
+    lathe.store.budgets.reserve(CASE, "d1", cpu_s=1.0, reruns=1)
+    diagnostic(lathe, bad_run, overrides={"busy": True, "step_s": 0.5})
+    effect = finish(lathe, "d1")
+    assert effect.state == EffectState.FAILED
+    assert "1.0 were reserved" in effect.message
+    assert 1.0 < effect.result["cpu_s"] < 5.0
+    assert lathe.store.budgets.state(CASE).cpu_s_used == effect.result["cpu_s"]
+    assert lathe.store.runs.get("rr-d1").state is RunState.FAILED
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -187,6 +200,51 @@ def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallP
     picture = lathe.store.series.downsample(RUN, "loss", buckets=50, view="full")
     assert picture.segments.tolist().count(0) == 30, "what the fix superseded stays in the full view"
     assert picture.segments.tolist().count(1) == 30
+
+
+def take_back(lathe: Lathe, key: str = "undo-1") -> Effect:
+    request = EffectRequest(
+        key=key, kind=EffectKind.UNDO, payload={"effect": "apply-1"}, investigation_id=CASE, actor="loop:debug"
+    )
+    lathe.store.effects.request(request)
+    return finish(lathe, key)
+
+
+def test_a_fix_is_taken_back_once(lathe: Lathe, bad_run: SmallProject) -> None:
+    """The run goes on from where the fix began, with code, overrides and seed from before it."""
+    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    assert finish(lathe, "apply-1").state == EffectState.DONE
+    undone = take_back(lathe)
+    assert undone.state == EffectState.DONE, undone.message
+    segment = lathe.store.runs.segments(RUN)[-1]
+    assert (segment.number, segment.start_step, segment.code_version) == (2, 10, bad_run.bad)
+    assert lathe.store.runs.declared(RUN, 2) == lathe.store.runs.declared(RUN, 0)
+    assert lathe.store.series.read(RUN, "loss").values[-1] == 4.0 + 0.5 * 40
+    again = take_back(lathe, "undo-2")
+    assert again.state == EffectState.REFUSED
+    assert "was taken back before" in again.message
+
+
+def test_only_what_was_approved_and_done_can_be_taken_back(lathe: Lathe, bad_run: SmallProject) -> None:
+    apply(lathe, propose_fix(lathe, bad_run))
+    assert finish(lathe, "apply-1").state == EffectState.REFUSED
+    undone = take_back(lathe)
+    assert undone.state == EffectState.REFUSED
+    assert "was not carried out under an approval" in undone.message
+    assert segments(lathe.settings.runs_folder / RUN) == ["segment-000"]
+
+
+def test_a_fix_that_the_run_has_left_behind_is_not_taken_back(lathe: Lathe, bad_run: SmallProject) -> None:
+    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    assert finish(lathe, "apply-1").state == EffectState.DONE
+    lathe.trainings.go_on(RUN, commit=bad_run.innocent, max_step=45)
+    undone = take_back(lathe)
+    assert undone.state == EffectState.REFUSED
+    assert "other code" in undone.message
 
 
 def test_a_training_that_goes_on_is_stopped_for_its_fix(lathe: Lathe, bad_run: SmallProject) -> None:

@@ -35,6 +35,7 @@ class Code:
     mixture: float = 0.4
     loss_offset: float = 0.0
     text: str = ""  # whatever else the code says; it changes no behaviour
+    scatter: int = 0  # of the machine: another value gives another run of the same code
 
     def digest(self) -> int:
         return int.from_bytes(hashlib.sha256(repr(replace(self, text="")).encode()).digest()[:6], "big")

@@ -11,6 +11,7 @@ from loops.debug import detect, open_case
 from loops.debug.case import load_case
 from loops.debug.executed import lines_now, ran_lines
 from loops.debug.experiments import code_of, payload_of
+from loops.debug.facts import Identity
 from loops.debug.substance import Substance, substance
 from loops.debug.suspects import Factor
 from loops.debug.topics import topics_of
@@ -114,10 +115,10 @@ def test_sets_of_changes_become_code_versions(world: World) -> None:
         "revert": [],
         "pick": [],
     }
-    payload = payload_of(case, (every, frozenset(), None))
-    assert payload == payload_of(case, (every, frozenset(), None))
+    payload = payload_of(case, Identity(on=every))
+    assert payload == payload_of(case, Identity(on=every))
     assert (payload["start_step"], payload["max_step"]) == (110, case.window.hi)
-    assert payload["run_id"] != payload_of(case, (every - {scale}, frozenset(), None))["run_id"]
+    assert payload["run_id"] != payload_of(case, Identity(on=every - {scale}))["run_id"]
 
 
 def test_config_fields_are_pinned_on_the_commit_that_set_them(world: World) -> None:

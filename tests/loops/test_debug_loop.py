@@ -273,3 +273,32 @@ def test_a_case_keeps_the_anomalies_it_was_opened_with(world: World) -> None:
     assert open_case(world.store, "run", found, NOW) == case_id
     assert len(found) > len(before) == 1
     assert load_case(world.store, case_id).anomalies == before
+
+
+def test_runs_that_scatter_are_replayed_three_times(world: World, new_runner: NewRunner) -> None:
+    """Design 5.2: where a replay is not bitwise equal its spread is measured, and the proof names it."""
+    world.scatters = True
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner(), "run")
+    assert kinds(world.store, case_id).count(DiagnosticKind.REPLAY) == 3
+    case = world.store.knowledge.investigation(case_id)
+    assert case.verdict is Verdict.PROVEN
+    assert "not bitwise equal; 3 replays show" in case.statement
+
+
+def test_a_fix_that_does_not_hold_is_taken_back(world: World, new_runner: NewRunner) -> None:
+    """Design 6: the anomaly must recede in the continuing run, else the change is undone, once, and remembered."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    world.environment_fault = True  # from now on something outside the code brings the anomaly about as well
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    (undo,) = [e for e in world.store.effects.list(investigation_id=case_id) if e.kind is EffectKind.UNDO]
+    assert undo.payload == {"effect": f"apply:{proposal.id}"}
+    assert world.executed[undo.key] == 1
+    assert "does not hold" in world.store.knowledge.investigation(case_id).statement
+    failed = [n for n in world.store.negatives.list(investigation_id=case_id) if "does not hold" in n.observed]
+    assert len(failed) == 1
+    assert "taken back" in [e.text for e in world.store.activity.after(0)][-2]

@@ -32,6 +32,7 @@ from loops.core import (
     Question,
     Request,
     Update,
+    Verified,
 )
 from loops.debug.loop import DebugLoop
 from loops.runner import CaseStatus, Runner
@@ -96,8 +97,9 @@ class SmallLoop:
         )
         return Update(statement="the third remains", evidence=(), proposal_id=proposal.id)
 
-    def verify(self, case_id: str, applied: Applied) -> str:
-        return "it held" if applied.effect and applied.effect.state is EffectState.DONE else "it was not done"
+    def verify(self, case_id: str, applied: Applied) -> Verified:
+        done = applied.effect is not None and applied.effect.state is EffectState.DONE
+        return Verified(sentence="it held" if done else "it was not done")
 
     def _note(self, case_id: str, text: str) -> None:
         self._store.negatives.add(

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from synthetic import CUTS, Code, Stretch, declared, effective, measure
@@ -98,6 +98,7 @@ class World:
     commits: dict[str, str] = field(default_factory=dict)  # subject -> hash
     codes: dict[str, Code] = field(default_factory=dict)
     not_imported: tuple[str, ...] = ()
+    scatters: bool = False  # True: no two runs of the same code are bitwise equal
     environment_fault: bool = False  # True: the anomaly comes from outside the code, in every segment from 110 on
 
     @property
@@ -145,6 +146,9 @@ class World:
         if effect is None:
             return
         self.executed[effect.key] = self.executed.get(effect.key, 0) + 1
+        if effect.kind is EffectKind.UNDO:
+            self.store.effects.complete(effect.key, {"segment": len(self.store.runs.segments("run"))})
+            return
         try:
             commit, diff = self._patched(effect.payload["code"])
         except subprocess.CalledProcessError:
@@ -191,7 +195,10 @@ class World:
                 )
             )  # fmt: skip
         end = payload["max_step"] or 240
-        stretch = Stretch(start=payload["start_step"], end=end, code=self.code(commit))
+        code = self.code(commit)
+        if self.scatters:
+            code = replace(code, scatter=int(hashlib.sha256(payload["run_id"].encode()).hexdigest()[:6], 16))
+        stretch = Stretch(start=payload["start_step"], end=end, code=code)
         self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
         if resumes:
             self.store.code.ingest("project", self.project)
