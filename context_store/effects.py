@@ -71,6 +71,7 @@ class Effects:
     def claim(self, worker: str, kinds: Collection[EffectKind], lease_s: float, now: float) -> Effect | None:
         """The oldest effect that waits, or whose worker let its lease run out; None when there is none.
 
+        Diagnostic re-runs come last, behind whatever else waits.
         No two workers get the same effect. From `attempt` 2 on the work may be half done already.
         """
         while True:
@@ -140,7 +141,8 @@ def _claimable(kinds: Collection[EffectKind], now: float) -> sa.Select[Any]:
     waits = EffectRow.state == EffectState.REQUESTED
     abandoned = (EffectRow.state == EffectState.RUNNING) & (EffectRow.lease_until < now)
     query = _EFFECT.where(EffectRow.kind.in_(kinds), waits | abandoned)
-    return query.order_by(EffectRow.ordinal).limit(1).with_for_update(skip_locked=True)
+    last = EffectRow.kind == EffectKind.DIAGNOSTIC_RUN  # re-runs never keep a main run waiting
+    return query.order_by(last, EffectRow.ordinal).limit(1).with_for_update(skip_locked=True)
 
 
 def _allow(connection: sa.Connection, effect: Effect, now: float) -> None:

@@ -15,6 +15,13 @@ from typing import Protocol
 
 from contracts.events import Scalar
 
+# Files in the segment folder by which a running training is asked for something, and by which it says that it did it.
+# A training looks for them after each step; one that does not know them just goes on.
+PAUSE_WISH = "pause"  # there: write a checkpoint and take no further step until it is gone
+PAUSE_GRANTED = "paused"  # there while the training pauses
+CHECKPOINT_WISH = "checkpoint"  # there: write a checkpoint now, then rename the file to CHECKPOINT_GRANTED
+CHECKPOINT_GRANTED = "checkpoint-granted"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -35,6 +42,7 @@ class Launch:
     start_checkpoint: str = ""  # folder; "" starts from random weights
     max_step: int | None = None  # None: as the recipe says
     num_threads: int = 1
+    background: bool = False  # yields the CPU to other trainings and waits for a free one
     cpu_limit_s: float | None = None  # of the training and what it starts; None: no limit
 
     def to_json(self) -> str:

@@ -64,7 +64,13 @@ class EffectKind(StrEnum):
 
     DIAGNOSTIC_RUN = "diagnostic_run"
     START_RUN = "start_run"
+    STOP_RUN = "stop_run"
+    PAUSE_RUN = "pause_run"
+    UNPAUSE_RUN = "unpause_run"
+    CHECKPOINT_RUN = "checkpoint_run"
     RESUME_WITH_PATCH = "resume_with_patch"
+    PATCH_CODE = "patch_code"
+    NOTIFY = "notify"
     UNDO = "undo"  # of an effect that was carried out under an approval
 
 

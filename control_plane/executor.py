@@ -18,7 +18,7 @@ from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import EffectKind
 from contracts.errors import BackendFailure, DatabaseUnavailable, LatheError, NotPermitted
 from control_plane.disk import in_words
-from control_plane.effects import EffectHandler
+from control_plane.effects import DONE, EffectHandler, Landed
 from control_plane.shipper import Shipper
 from control_plane.worktrees import Tree
 
@@ -26,6 +26,8 @@ _log = structlog.get_logger(__name__)
 LEASE_S = 15.0
 _HEARTBEAT_S = 3.0
 _SHIP_S = 0.5
+_RERUNS = frozenset({EffectKind.DIAGNOSTIC_RUN})
+_TRAININGS = frozenset({EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNDO})
 _MAX_STARTS = 3  # of one training whose process vanishes again and again
 
 
@@ -34,7 +36,7 @@ class _Flight:
     """An effect this executor holds. `launch` is None until `do` gave one."""
 
     effect: Effect
-    tree: Tree
+    tree: Tree | None
     launch: Launch | None = None
     starts: int = 0
     cpu_s: float = 0.0  # of starts that died
@@ -44,7 +46,11 @@ class _Flight:
 
 
 class Executor:
-    """One worker's share of the effects; at most `slots` at the same time. Not thread-safe."""
+    """One worker's share of the effects. Not thread-safe.
+
+    At most `slots` diagnostic re-runs and as many other trainings at the same time: re-runs never keep a main run
+    waiting, and what needs no training (a stop, a checkpoint, a branch) waits for nothing.
+    """
 
     def __init__(
         self,
@@ -74,7 +80,7 @@ class Executor:
     def step(self) -> bool:
         """Do what can be done now; True when anything changed. DatabaseUnavailable leaves all as it is."""
         changed = [self._advance(flight) for flight in list(self._flights.values())]
-        while len(self._flights) < self._slots and (effect := self._claim()):
+        while effect := self._claim():
             self._take(effect)
             changed.append(True)
         return any(changed)
@@ -86,7 +92,10 @@ class Executor:
             del self._flights[key]
 
     def _claim(self) -> Effect | None:
-        return self._store.effects.claim(self._worker, tuple(self._handlers), LEASE_S, self._clock())
+        taken = [flight.effect.kind for flight in self._flights.values()]
+        crowded = [group for group in (_RERUNS, _TRAININGS) if sum(kind in group for kind in taken) >= self._slots]
+        kinds = self._handlers.keys() - frozenset().union(*crowded)
+        return self._store.effects.claim(self._worker, kinds, LEASE_S, self._clock())
 
     def _take(self, effect: Effect) -> None:
         self._tell(effect, "begins" if effect.attempt < 2 else "goes on after an interruption")
@@ -126,6 +135,9 @@ class Executor:
         launch = self._handlers[flight.effect.kind].do(flight.effect, flight.tree)
         if launch is None:
             return False
+        if launch is DONE:
+            self._complete(flight, None, "done")
+            return True
         if launch.cpu_limit_s is not None and flight.cpu_s:  # what earlier starts used is gone
             launch = replace(launch, cpu_limit_s=max(0.0, launch.cpu_limit_s - flight.cpu_s))
         self._shipper.begin(launch)
@@ -150,9 +162,14 @@ class Executor:
         self._shipper.finish(launch, outcome)
         if outcome.reason in ("died", "over_budget"):
             raise BackendFailure(outcome.message, remedy=outcome.remedy)
-        result = self._handlers[effect.kind].verify(effect, flight.tree, launch, outcome)
+        landed = Landed(launch=launch, outcome=outcome)
+        self._complete(flight, landed, f"{outcome.reason} at step {outcome.last_step}")
+
+    def _complete(self, flight: _Flight, landed: Landed | None, text: str) -> None:
+        effect = flight.effect
+        result = self._handlers[effect.kind].verify(effect, flight.tree, landed)
         self._store.effects.complete(effect.key, result, worker=self._worker)
-        self._tell(effect, f"{outcome.reason} at step {outcome.last_step}")
+        self._tell(effect, text)
         del self._flights[effect.key]
 
     def _end(self, effect: Effect, error: LatheError) -> None:

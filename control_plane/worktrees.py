@@ -89,6 +89,18 @@ class Worktrees:
             )
         return git("rev-parse", name)
 
+    def delete_branch(self, project: Path, branch: str, commit: str) -> None:
+        """Delete a branch that stands at `commit`; one that is gone stays gone. RepositoryError when it moved on."""
+        git = Git(project)
+        name = f"refs/heads/{branch}"
+        with self._lock():
+            found = git.attempt("rev-parse", "--verify", "--quiet", name)
+            if found.returncode != 0:
+                return
+            if found.stdout.strip() != commit:
+                raise RepositoryError(f"the branch {branch} has moved on", remedy=f"look at it: git log {branch}")
+            git("update-ref", "-d", name, commit, what=f"branch {branch}")
+
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Held across processes; the kernel drops it when the holder dies."""

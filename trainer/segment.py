@@ -24,6 +24,7 @@ from contracts.events import (
     Metrics,
     Scalar,
     SegmentStarted,
+    segment_folder,
 )
 from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
 from trainer.corpus import Corpus, load_corpus
@@ -31,6 +32,7 @@ from trainer.executed import ExecutionRecord
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
 from trainer.training import StepRecord, Training, TrainingState
+from trainer.wishes import Wishes
 
 _TRACED_STEPS = 2
 
@@ -50,6 +52,7 @@ class Segment:
         self._launch, self._recipe, self._log, self._record = launch, recipe, log, record
         self._stop_requested, self._say = stop_requested, say
         self._config = recipe.config
+        self._wishes = Wishes(segment_folder(launch.folder, launch.segment), stop_requested)
         self._saved: list[CheckpointSaved] = list(log.found.checkpoints)
         self._effective: dict[str, Scalar] = {}
 
@@ -69,8 +72,11 @@ class Segment:
             if training.step in (traced_until, last_step):
                 self._write_executed(training.step)
             finished = self._fault(record) or self._stop(training, last_step)
-            if finished is None and training.step % self._config.checkpoint.every == 0:
+            is_wanted = self._wishes.checkpoint()
+            if finished is None and (is_wanted or training.step % self._config.checkpoint.every == 0):
                 self._checkpoint(training)
+            if is_wanted:
+                self._wishes.saved()
         return self._finish(training, finished)
 
     def _finish(self, training: Training, finished: Finished | None) -> Finished:

@@ -39,7 +39,7 @@ _RERUN = "start it again: it goes on from its newest checkpoint, nothing stored 
 
 
 class EmbeddedBackend:
-    """Runs at most `num_cpus` launches at the same time; further ones wait in Ray's queue. Thread-safe."""
+    """Runs at most `num_cpus` background launches at the same time; further ones wait in Ray's queue. Thread-safe."""
 
     name = "embedded"
 
@@ -114,11 +114,11 @@ class RayConnection:
             return self._starting
 
     def submit(self, function: Callable[..., Outcome], launch: Launch, **options: float) -> ObjectRef[Outcome]:
-        """Queue `function(launch, **options)` on one CPU, never repeated by Ray itself."""
+        """Queue `function(launch, **options)`, never repeated by Ray itself. Only a background one waits for a CPU."""
         self.start().result()
         import ray
 
-        remote = ray.remote(num_cpus=1, max_retries=0)(function)
+        remote = ray.remote(num_cpus=1 if launch.background else 0, max_retries=0)(function)
         task: ObjectRef[Outcome] = remote.remote(launch, **options)
         return task
 

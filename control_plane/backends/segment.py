@@ -25,6 +25,7 @@ from control_plane.disk import explained
 
 _POLL_S = 0.05
 _USAGE_S = 0.5  # how often a training's CPU time is looked at
+_BACKGROUND_NICENESS = 10
 _TAIL_BYTES = 1 << 16
 _MACHINE_FAULT = 3  # exit status of trainer.child
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
@@ -85,6 +86,8 @@ def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
                 return _outcome(launch, done.step, done.reason, done.message, done.remedy)
             _write_launch(folder, launch)
             process = _start(launch, folder, lock)
+            if launch.background:
+                os.setpriority(os.PRIO_PROCESS, process.pid, _BACKGROUND_NICENESS)
             status, cpu_s = _watch(process, launch, cancel_grace_s)
             return _read_end(launch, status, cpu_s=cpu_s, wall_s=time.monotonic() - started)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from control_plane.effects.diagnostic_run import DiagnosticRun
-from control_plane.effects.effect_kind import EffectHandler, Workshop
+from control_plane.effects.effect_kind import DONE, EffectHandler, Landed, Workshop
+from control_plane.effects.notify import Notify
+from control_plane.effects.patch_code import PatchCode
 from control_plane.effects.resume_with_patch import ResumeWithPatch
+from control_plane.effects.run_control import run_controls
 from control_plane.effects.start_run import StartRun
 from control_plane.effects.undo import Undo
 
-__all__ = ["EffectHandler", "Workshop", "handlers"]
+__all__ = ["DONE", "EffectHandler", "Landed", "Workshop", "handlers"]
 
 
 def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     """One handler per kind."""
-    resume = ResumeWithPatch(workshop)
-    undo = Undo(workshop.store, {resume.kind: resume})
-    return (DiagnosticRun(workshop), StartRun(workshop), resume, undo)
+    resume, patch = ResumeWithPatch(workshop), PatchCode(workshop)
+    undo = Undo(workshop.store, {resume.kind: resume, patch.kind: patch})
+    trainings = (DiagnosticRun(workshop), StartRun(workshop), resume)
+    return (*trainings, patch, Notify(), undo, *run_controls(workshop))

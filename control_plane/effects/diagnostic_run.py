@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from context_store.records import Effect, NewRun
-from contracts.backend import Launch, Outcome
+from contracts.backend import Launch
 from contracts.enums import EffectKind, RunRole
-from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
+from control_plane.effects.effect_kind import (
+    Landed,
+    LaunchPayload,
+    Result,
+    Workshop,
+    launch_of,
+    parse_payload,
+    result_of,
+)
 from control_plane.run_folders import claim_segment
 from control_plane.worktrees import Tree
 
@@ -33,8 +41,9 @@ class DiagnosticRun:
         payload = parse_payload(DiagnosticPayload, effect)
         return self._workshop.materialise(payload.project_id, payload.code)
 
-    def do(self, effect: Effect, tree: Tree) -> Launch:
+    def do(self, effect: Effect, tree: Tree | None) -> Launch:
         """Create the diagnostic run and its only segment."""
+        assert tree is not None
         payload = parse_payload(DiagnosticPayload, effect)
         folder = self._workshop.runs_folder / payload.run_id
         source = self._workshop.source_launch(payload.source_run_id, payload)
@@ -53,8 +62,8 @@ class DiagnosticRun:
         owner = f"diagnostic:{payload.run_id}"  # the id follows from the content, so equal diagnostics are run once
         limit = self._workshop.store.budgets.allowance(effect.investigation_id or "", effect.key)
         launch = claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
-        return replace(launch, cpu_limit_s=limit)
+        return replace(launch, cpu_limit_s=limit, background=True)
 
-    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+    def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
         """How it ended; a training that failed by itself is a result too."""
-        return result_of(tree, outcome)
+        return result_of(tree, landed)

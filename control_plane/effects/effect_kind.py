@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -55,21 +56,39 @@ class Workshop:
             return None
 
 
+class Done(Enum):
+    """What `do` returns when there is no training to wait for."""
+
+    DONE = "done"
+
+
+DONE = Done.DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landed:
+    """A training that `do` asked for, and how it ended."""
+
+    launch: Launch
+    outcome: Outcome
+
+
 class EffectHandler(Protocol):
-    """One kind of effect. Any LatheError from `check` or `do` ends the effect; NotPermitted means refused."""
+    """One kind of effect. Any LatheError from its methods ends the effect; NotPermitted means refused."""
 
-    kind: EffectKind
+    @property
+    def kind(self) -> EffectKind: ...
 
-    def check(self, effect: Effect) -> Tree:
-        """Look whether the effect can and may be carried out; changes nothing but the checkout."""
+    def check(self, effect: Effect) -> Tree | None:
+        """Look whether the effect can and may be carried out; changes nothing but the checkout that it returns."""
         ...
 
-    def do(self, effect: Effect, tree: Tree) -> Launch | None:
-        """Everything but the training itself; None asks to be called again soon."""
+    def do(self, effect: Effect, tree: Tree | None) -> Launch | Done | None:
+        """Everything but the training itself, which the executor runs; None asks to be called again soon."""
         ...
 
-    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
-        """The result, after looking whether what should be there is there."""
+    def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
+        """The result, after looking whether what should be there is there. `landed` None: there was no training."""
         ...
 
 
@@ -131,8 +150,11 @@ def launch_of(payload: LaunchPayload, source: Launch | None, tree: Tree, folder:
     )
 
 
-def result_of(tree: Tree, outcome: Outcome) -> dict[str, Any]:
-    """The part of the result that all kinds share."""
+def result_of(tree: Tree | None, landed: Landed | None) -> dict[str, Any]:
+    """The part of the result that all trainings share."""
+    assert tree is not None
+    assert landed is not None
+    outcome = landed.outcome
     return {
         "run_id": outcome.run_id,
         "reason": outcome.reason,

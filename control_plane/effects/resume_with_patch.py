@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from context_store.records import Effect, Proposal, Run, TimelineEvent
-from contracts.backend import Launch, Outcome
+from contracts.backend import Launch
 from contracts.enums import EffectKind, TimelineKind
 from contracts.errors import ApprovalInvalid, BackendFailure, NotFound
 from control_plane.backends.segment import is_running, request_stop
 from control_plane.effects.approved import require_same_diff
 from control_plane.effects.effect_kind import (
     CodePayload,
+    Landed,
     LaunchPayload,
     Result,
     Workshop,
@@ -45,8 +46,9 @@ class ResumeWithPatch:
         self._require_newest(payload, effect.key)
         return tree
 
-    def do(self, effect: Effect, tree: Tree) -> Launch | None:
+    def do(self, effect: Effect, tree: Tree | None) -> Launch | None:
         """Commit the fix on its branch, stop what still trains the run, and append the segment."""
+        assert tree is not None
         payload = parse_payload(ResumePayload, effect)
         run = self._workshop.store.runs.get(payload.run_id)
         project = self._workshop.store.projects.get(payload.project_id)
@@ -62,8 +64,10 @@ class ResumeWithPatch:
         self._note(effect, payload, launch)
         return launch
 
-    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+    def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
         """BackendFailure when the segment is not in the run, or does not begin where it was approved to begin."""
+        assert landed is not None
+        launch, outcome = landed.launch, landed.outcome
         payload = parse_payload(ResumePayload, effect)
         segments = self._workshop.store.runs.segments(payload.run_id)
         begun = [each for each in segments if each.number == launch.segment]
@@ -73,7 +77,7 @@ class ResumeWithPatch:
                 remedy=outcome.remedy or f"look into {launch.folder}",
             )
         return {
-            **result_of(tree, outcome),
+            **result_of(tree, landed),
             "segment": launch.segment,
             "commit": launch.code_version,
             "branch": payload.branch,
@@ -87,8 +91,9 @@ class ResumeWithPatch:
         self._require_newest(payload.model_copy(update={"source_segment": fixed}), effect.key)
         return self._workshop.materialise(payload.project_id, CodePayload(base=before.code_version))
 
-    def undo(self, done: Effect, effect: Effect, tree: Tree) -> Launch | None:
+    def undo(self, done: Effect, effect: Effect, tree: Tree | None) -> Launch | None:
         """A new segment from where the fix began, with the code, overrides and seed from before it."""
+        assert tree is not None
         payload = parse_payload(ResumePayload, done)
         run, before = self._workshop.store.runs.get(payload.run_id), self._before(payload)
         if not self._is_free(run, effect.key):

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from context_store.records import Effect, NewRun
-from contracts.backend import Launch, Outcome
+from contracts.backend import Launch
 from contracts.enums import EffectKind, RunRole
 from control_plane.effects.approved import require_same_diff
-from control_plane.effects.effect_kind import LaunchPayload, Result, Workshop, launch_of, parse_payload, result_of
+from control_plane.effects.effect_kind import (
+    Landed,
+    LaunchPayload,
+    Result,
+    Workshop,
+    launch_of,
+    parse_payload,
+    result_of,
+)
 from control_plane.run_folders import claim_segment
 from control_plane.worktrees import Tree
 
@@ -24,8 +32,9 @@ class StartRun:
         require_same_diff(self._workshop.store, effect, tree)
         return tree
 
-    def do(self, effect: Effect, tree: Tree) -> Launch:
+    def do(self, effect: Effect, tree: Tree | None) -> Launch:
         """Create the run and its first segment."""
+        assert tree is not None
         payload = parse_payload(LaunchPayload, effect)
         folder = self._workshop.runs_folder / payload.run_id
         self._workshop.store.runs.create(
@@ -40,6 +49,6 @@ class StartRun:
         )
         return claim_segment(folder, effect.key, lambda number: launch_of(payload, None, tree, folder, number))
 
-    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+    def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
         """How it ended."""
-        return result_of(tree, outcome)
+        return result_of(tree, landed)

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict
 
 from context_store import Store
 from context_store.records import Effect
-from contracts.backend import Launch, Outcome
+from contracts.backend import Launch
 from contracts.enums import EffectKind
 from contracts.errors import UserInputError
-from control_plane.effects.effect_kind import Result, parse_payload, result_of
+from control_plane.effects.effect_kind import Done, Landed, Result, parse_payload, result_of
 from control_plane.worktrees import Tree
 
 
@@ -31,11 +31,11 @@ class UndoPayload(BaseModel):
 class Undoable(Protocol):
     """A kind of effect that can be taken back."""
 
-    def check_undo(self, done: Effect, effect: Effect) -> Tree:
+    def check_undo(self, done: Effect, effect: Effect) -> Tree | None:
         """The code from before `done`. NotPermitted when somebody has gone on since."""
         ...
 
-    def undo(self, done: Effect, effect: Effect, tree: Tree) -> Launch | None:
+    def undo(self, done: Effect, effect: Effect, tree: Tree | None) -> Launch | Done | None:
         """As `EffectHandler.do`; what it makes belongs to `effect`, the undo."""
         ...
 
@@ -47,18 +47,18 @@ class Undo:
         self._store = store
         self._undoable = undoable
 
-    def check(self, effect: Effect) -> Tree:
+    def check(self, effect: Effect) -> Tree | None:
         """UserInputError when effects of that kind cannot be taken back."""
         done, kind = self._done(effect)
         return kind.check_undo(done, effect)
 
-    def do(self, effect: Effect, tree: Tree) -> Launch | None:
+    def do(self, effect: Effect, tree: Tree | None) -> Launch | Done | None:
         done, kind = self._done(effect)
         return kind.undo(done, effect, tree)
 
-    def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
-        """How the segment without the change ended."""
-        return {**result_of(tree, outcome), "segment": launch.segment}
+    def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
+        """How the segment without the change ended, where there is one."""
+        return {} if landed is None else {**result_of(tree, landed), "segment": landed.launch.segment}
 
     def _done(self, effect: Effect) -> tuple[Effect, Undoable]:
         done = self._store.effects.get(parse_payload(UndoPayload, effect).effect)

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from contracts.backend import Launch
+from contracts.backend import CHECKPOINT_GRANTED, CHECKPOINT_WISH, PAUSE_GRANTED, PAUSE_WISH, Launch
 from contracts.events import (
     CheckpointSaved,
     DataRead,
@@ -57,8 +57,16 @@ def main(launch: Launch) -> None:
         step += 1
         write(Metrics(step=step, values={"loss": 4.0 + float(config["slope"]) * step}))
         write(DataRead(step=step, sample_hash=f"{step:08x}", position=step * 8))
-        if step % 10 == 0:
+        wishes = log.parent
+        wanted = (wishes / CHECKPOINT_WISH).exists() or (wishes / PAUSE_WISH).exists()
+        if step % 10 == 0 or wanted:
             write(checkpoint(launch, step))
+        if (wishes / CHECKPOINT_WISH).exists():
+            (wishes / CHECKPOINT_WISH).replace(wishes / CHECKPOINT_GRANTED)
+        while (wishes / PAUSE_WISH).exists() and not STOPPED:
+            (wishes / PAUSE_GRANTED).touch()
+            time.sleep(0.02)
+        (wishes / PAUSE_GRANTED).unlink(missing_ok=True)
         pause_until = time.monotonic() + float(config["step_s"])
         while config.get("busy") and time.monotonic() < pause_until:
             pass

@@ -34,11 +34,11 @@ from small_project import SmallProject, git, until
 
 from context_store import EmbeddedPostgres
 from context_store.records import Effect, EffectRequest, NewProposal
-from contracts.backend import Launch, Outcome
+from contracts.backend import Launch
 from contracts.enums import EffectKind, EffectState, RunRole, RunState, TimelineKind
 from contracts.errors import DatabaseUnavailable
 from control_plane.backends.segment import finished_event
-from control_plane.effects import Workshop, handlers
+from control_plane.effects import Landed, Workshop, handlers
 from control_plane.effects.effect_kind import Result
 from control_plane.executor import Executor
 from control_plane.settings import Settings
@@ -152,10 +152,10 @@ def test_an_unexpected_exception_fails_its_effect_only(
         def check(self, effect: Effect) -> Tree:
             raise error
 
-        def do(self, effect: Effect, tree: Tree) -> Launch | None:
+        def do(self, effect: Effect, tree: Tree | None) -> Launch | None:
             raise NotImplementedError
 
-        def verify(self, effect: Effect, tree: Tree, launch: Launch, outcome: Outcome) -> Result:
+        def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
             raise NotImplementedError
 
     workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=lathe.settings.runs_folder)

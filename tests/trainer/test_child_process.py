@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from small_training import SMALL, Trainings, read_log
 
-from contracts.events import CheckpointSaved, CodeExecuted, Finished, Metrics, SegmentStarted
+from contracts.backend import CHECKPOINT_GRANTED, CHECKPOINT_WISH, PAUSE_GRANTED, PAUSE_WISH
+from contracts.events import CheckpointSaved, CodeExecuted, Finished, Metrics, SegmentStarted, segment_folder
 from trainer import TrainConfig
 from trainer.checkpoint import load_checkpoint
 
@@ -69,6 +70,34 @@ def test_kill_loses_no_acknowledged_step(trainings: Trainings) -> None:
     uninterrupted = whole.here(TrainConfig().with_overrides(SMALL), max_step=60)
     assert trace.metrics == uninterrupted.metrics
     assert trace.of(CheckpointSaved)[-1].sha256 == uninterrupted.of(CheckpointSaved)[-1].sha256
+
+
+def test_a_pause_changes_nothing(trainings: Trainings) -> None:
+    """A checkpoint, no further step while it lasts, and afterwards the same numbers as without it."""
+    folder = segment_folder(trainings.run_folder, 0)
+    process = trainings.start(overrides={"checkpoint.every": 10_000}, max_step=80)
+    wait_for_step(trainings, process, 5)
+    (folder / CHECKPOINT_WISH).write_text("first")
+    (folder / PAUSE_WISH).touch()
+    wait_for_file(folder / PAUSE_GRANTED)
+    paused = read_log(trainings.run_folder)
+    assert (folder / CHECKPOINT_GRANTED).read_text() == "first"
+    assert paused.of(CheckpointSaved)[-1].step == max(paused.metrics)
+    time.sleep(0.3)
+    assert read_log(trainings.run_folder) == paused
+    (folder / PAUSE_WISH).unlink()
+    assert process.wait() == 0
+    whole = Trainings(run_folder=trainings.run_folder.with_name("whole"), project=trainings.project)
+    assert (
+        read_log(trainings.run_folder).metrics == whole.here(TrainConfig().with_overrides(SMALL), max_step=80).metrics
+    )
+
+
+def wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.01)
 
 
 def test_terminate_saves_and_says_so(trainings: Trainings) -> None:
