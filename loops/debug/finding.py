@@ -42,9 +42,9 @@ def series_ref(run_id: str, name: str, lo: int, hi: int) -> EvidenceRef:
     return EvidenceRef(kind="series", id=f"{run_id}/{quote(name, safe='')}", slice=f"{lo}..{hi}")
 
 
-def words(numbers: tuple[int, ...]) -> str:
+def words(items: tuple[object, ...]) -> str:
     """'5', '5 and 7', '1, 5 and 7'."""
-    texts = [str(n) for n in numbers]
+    texts = [str(item) for item in items]
     return texts[-1] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
