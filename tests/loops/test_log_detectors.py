@@ -134,3 +134,43 @@ def test_a_rank_that_departs(seed: int) -> None:
     (found,) = findings(make_view("run", STEPS, ranks))
     assert (found.kind, found.series) == ("rank_departure", ("step_time_s@rank=3",))
     assert found.onset[0] <= 81 <= found.onset[1] + 2
+
+
+def speed(seed: int, noise: float = 0.005) -> np.ndarray:
+    return 9000.0 * np.exp(noise * np.random.default_rng(seed).normal(size=STEPS.size))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_steady_speed_and_one_that_only_scatters_are_silent(seed: int) -> None:
+    for noise in (0.005, 0.1):
+        assert findings(make_view("run", STEPS, {"tokens_per_second": speed(seed, noise)})) == []
+
+
+def test_speed_that_steps_down_creeps_or_stalls() -> None:
+    """Shows R801-3.2: infrastructure shows in the step times alone, long before anybody looks at a bill."""
+    steady = speed(1)
+    cases = {
+        "falls by 6 %": steady * np.where(STEPS > 150, 0.94, 1.0),
+        "creeps down by": steady * np.exp(-0.4 * STEPS / STEPS.size),
+        "every 10 steps": steady * np.where(STEPS % 10 == 0, 0.4, 1.0),
+    }
+    for words, values in cases.items():
+        (found,) = findings(make_view("run", STEPS, {"tokens_per_second": values}))
+        assert (found.kind, words in found.statement) == ("throughput", True), found.statement
+
+
+def test_slow_steps_that_cost_little_and_a_design_that_slows_down_are_silent() -> None:
+    """A new data shard every 60 steps, and an attention window that grows with the step."""
+    seldom = speed(2) * np.where(STEPS % 60 == 0, 0.45, 1.0)
+    by_design = speed(3) * np.exp(-0.13 * STEPS / STEPS.size)
+    for values in (seldom, by_design):
+        assert findings(make_view("run", STEPS, {"tokens_per_second": values})) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_loss_that_improves_suspiciously(seed: int) -> None:
+    """Shows R801-3.2: answers that leaked into the data look like progress."""
+    values = log(seed)
+    values["loss"] = values["loss"] * np.where(STEPS > RESUME, 0.6, 1.0)
+    found = findings(resumed(values))
+    assert "falls faster than a training does" in found[0].statement

@@ -13,6 +13,7 @@ from loops.debug.detectors import (
     resume,
     spike,
     throughput,
+    throughput_wear,
     trend,
 )
 from loops.debug.finding import Detector
@@ -31,4 +32,5 @@ DETECTORS: tuple[Detector, ...] = (
     over_fitting.detect,
     invariant.detect,
     throughput.detect,
+    throughput_wear.detect,
 )
