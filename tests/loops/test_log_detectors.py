@@ -173,4 +173,4 @@ def test_a_loss_that_improves_suspiciously(seed: int) -> None:
     values = log(seed)
     values["loss"] = values["loss"] * np.where(STEPS > RESUME, 0.6, 1.0)
     found = findings(resumed(values))
-    assert "falls faster than a training does" in found[0].statement
+    assert (found[0].kind, found[0].onset[0] <= RESUME + 1 <= found[0].onset[1]) == ("sudden_gain", True)

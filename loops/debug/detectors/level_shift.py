@@ -73,9 +73,7 @@ RULES = (
     _log("update_norm/group.head", _UP, 2.0, 38, "the head's updates grow", standalone=False),
     _log("grad_norm", _UP, 2.0, 30, "the gradient norm grows"),
     _log("lm_loss", _UP, 1.08, 28, "the language-model loss rises"),
-    _log("lm_loss", _DOWN, 1.25, 27, "the language-model loss falls faster than a training does by itself"),
     _log("loss", _UP, 1.08, 20, "the loss rises"),
-    _log("loss", _DOWN, 1.25, 19, "the loss falls faster than a training does by itself"),
 )
 
 
