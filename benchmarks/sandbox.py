@@ -4,8 +4,8 @@ Runs every attack of `benchmarks/sandbox_attacks/attacks`, and those of --attack
 with a judge outside (benchmarks/sandbox_attacks/world.py). Before that, as a positive control, it runs the attacks that
 are harmless without a sandbox in the unsafe implementation: the judge must see each of them escape, or its silence
 means nothing. Then: forks (a new overlay layer and /bin/true) for each second from two threads, the start of Python,
-how long after the deadline a command is really gone, and what is left after many forks. Shows RM2-7.15 and RC2-10.1,
-RC2-10.5 and RC2-10.7 in their single-machine form.
+how long after the deadline a command is really gone, and what is left after many forks. Shows RM2-7.15, and on one
+machine the escape tests of RC2-10.1, RC2-10.3's starts for each second, RC2-10.5 for files, and RC2-10.7.
 
 An attack from outside is a .py or .sh file; what it may know is in benchmarks/sandbox_attacks/kit.py.
 """

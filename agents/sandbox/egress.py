@@ -8,16 +8,19 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from contracts.errors import UserInputError
+
 MAX_HEAD_BYTES = 32 << 10
-_DROPPED_HEADERS = frozenset(
-    {
-        "authorization", "connection", "cookie", "expect", "host", "keep-alive", "proxy-authorization",
-        "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "x-api-key", "x-auth-token",
-    }
-)  # fmt: skip
+# Those of one connection, and, by any part of the name, those that may carry credentials.
+_DROPPED_HEADER = re.compile(
+    r"connection|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"
+    r"|.*(auth|api-?key|cookie|credential|password|secret|session|signature|token).*"
+)
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_MAX_DECODINGS = 8
+_MAX_LENGTH_DIGITS = 18
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -25,7 +28,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 class EgressRule:
     """One allowed destination. `methods` with CONNECT opens tunnels to host and port; `path_prefix` holds for the rest.
 
-    `private` permits addresses that are not public, for instance a mirror on the own network.
+    `private` permits addresses that are not public, for instance a mirror on the own network. Raises UserInputError.
     """
 
     host: str
@@ -33,6 +36,13 @@ class EgressRule:
     methods: tuple[str, ...] = ("CONNECT",)
     path_prefix: str = "/"
     private: bool = False
+
+    def __post_init__(self) -> None:
+        if not _HOST.fullmatch(self.host) or not all(_METHOD.fullmatch(method) for method in self.methods):
+            raise UserInputError(
+                f"no request can match the rule for {self.methods} at '{self.host}'",
+                remedy="give a lower-case host name without port, and methods in capitals",
+            )
 
     def allows(self, request: Request) -> bool:
         if (request.host, request.port) != (self.host, self.port) or request.method not in self.methods:
@@ -71,7 +81,7 @@ class Request:
         """The head for the origin server, without credentials, for a single request."""
         host = self.host if self.port == 80 else f"{self.host}:{self.port}"
         lines = [f"{self.method} {self.path} HTTP/1.1", f"Host: {host}", "Connection: close"]
-        lines += [f"{name}: {value}" for name, value in self.headers if name.lower() not in _DROPPED_HEADERS]
+        lines += [f"{name}: {value}" for name, value in self.headers if not _DROPPED_HEADER.fullmatch(name.lower())]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
@@ -147,19 +157,19 @@ def _body_bytes(headers: tuple[tuple[str, str], ...]) -> int:
     if "transfer-encoding" in names or names.count("content-length") > 1:
         raise Denied("a body needs one Content-Length and no Transfer-Encoding")
     length = next((value for name, value in headers if name.lower() == "content-length"), "0")
-    if not length.isascii() or not length.isdigit():
-        raise Denied("Content-Length is no number")
+    if not length.isascii() or not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
+        raise Denied("Content-Length is no usable number")
     return int(length)
 
 
 def _is_below(path: str, prefix: str) -> bool:
     """Whether the path starts with the prefix, however a server may decode or normalise it."""
     plain = path.partition("?")[0]
-    for _ in range(3):
+    for _ in range(_MAX_DECODINGS):
         parts = plain.replace("\\", "/").split("/")
         if any(part.partition(";")[0] in (".", "..") for part in parts):  # some servers drop what follows a semicolon
             return False
         if plain == unquote(plain):
-            break
+            return path.startswith(prefix)
         plain = unquote(plain)
-    return path.startswith(prefix)
+    return False

@@ -7,6 +7,7 @@ failed. Versions are asked from the programs themselves and recorded with each e
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from agents.sandbox.protocol import Command, Limits, Mount, Outcome, Result, Sandbox
+from contracts.errors import UserInputError
 
 LIMIT_S = 15.0
 _GIB = 1 << 30
@@ -139,10 +141,9 @@ def _find(language: Language, search_path: str, files: Mapping[str, Path | None]
             return Toolchain(language=language, missing=f"{name} is not on this machine")
         paths[name], needed = found
         folders += needed
-    for file in files.values():
-        if file is not None:
-            folders.append(file.resolve().parent.parent if file.name.startswith("tsc") else file.resolve())
-    values = {name: str(file.resolve()) if file else "" for name, file in files.items()}
+    given = {name: file.resolve() for name, file in files.items() if file is not None}
+    folders += [_own_folder(file) if name == "tsc_js" else file for name, file in given.items()]
+    values = {name: str(given.get(name, "")) for name in files}
     mounts = tuple(Mount(source=folder) for folder in dict.fromkeys(folders) if not _is_system(folder))
     return Toolchain(language=language, paths=paths, values=values, mounts=mounts)
 
@@ -160,7 +161,13 @@ def _locate(name: str, search_path: str) -> tuple[str, list[Path]] | None:
     if not os.path.exists(found):
         return None
     real = Path(found).resolve()
-    return found if _is_system(Path(found)) else str(real), [real.parent.parent if real.parent.name == "bin" else real]
+    return found if _is_system(Path(found)) else str(real), [_own_folder(real)]
+
+
+def _own_folder(file: Path) -> Path:
+    """What a program needs: the folder above its bin or lib, or only itself where our home is in that folder."""
+    folder, home = file.parent.parent, Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    return folder if file.parent.name in ("bin", "lib") and not home.is_relative_to(folder) else file
 
 
 def _is_system(path: Path) -> bool:
@@ -176,14 +183,16 @@ def execute(
     files: Mapping[str, bytes] | None = None,
     run_limit_s: float = LIMIT_S,
 ) -> Execution:
-    """Prepares, compiles and runs one program, each command within its limit. `files` lie beside it."""
+    """Prepares, compiles and runs one program, each command within its limit. `files` lie beside it, by plain names."""
+    if odd := [name for name in files or {} if Path(name).name != name]:
+        raise UserInputError(f"'{odd[0]}' cannot lie beside the program", remedy="give files plain names, no paths")
     if toolchain.missing:
         return Execution(
             language=toolchain.language.name, version="", verdict=Verdict.NOT_RUN, reason=toolchain.missing, results=()
         )
     language = toolchain.language
     with tempfile.TemporaryDirectory(prefix="lt") as folder:
-        for name, content in {**(files or {}), language.file: source.encode()}.items():
+        for name, content in {**(files or {}), language.file: source.encode(errors="replace")}.items():
             (Path(folder) / name).write_bytes(content)
         workspace = sandbox.create(Path(folder))
     try:

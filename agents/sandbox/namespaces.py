@@ -6,10 +6,10 @@ read-only mounts of its command; it has no capabilities, cannot gain any, and ca
 network but, when given, the egress proxy; processor time, memory, processes, files, disk and output are bounded; when
 the command ends or its deadline passes the kernel kills every process of it.
 
-What it does not cover: faults of the kernel itself; what can be learned from timing, caches and load; names of host
-folders that show in /proc/self/mountinfo; reading what every user of the machine can read below /usr; memory of the
-kernel for open sockets, which is estimated, not measured; disk space held by deleted files in flight between
-processes, which only `min_free_bytes` bounds; anything that trusts the code's own output. See README.md.
+What it does not cover: faults of the kernel itself; what can be learned from timing, caches and load; reading what
+every user of the machine can read below /usr and in /proc; some memory of the kernel where no control group bounds it;
+disk space held by deleted files in flight between processes, which only `min_free_bytes` bounds; anything that trusts
+the code's own output. README.md has the whole list.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from contracts.errors import DiskFull, EnvironmentFault, UserInputError
 
 OTHER_UID = 700_000  # used by nobody; what root's sandboxes run as
 _ROOT_OF_IMPORTS = Path(__file__).resolve().parents[2]
+_LOG = "launcher.log"
 _MINUTE_S = 60.0
 _RESERVED = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "usr", "workspace")
 _OUTCOMES = {
@@ -130,11 +131,9 @@ class NamespaceSandbox:
                 raise self._launcher_died(str(error)) from error
 
     def _launcher_died(self, reason: str) -> EnvironmentFault:
-        said = ""
-        with contextlib.suppress(FileNotFoundError):  # the sandbox was closed meanwhile
-            said = (self._store.folder / "launcher.log").read_text(errors="replace").strip().rpartition("\n")[2]
         return EnvironmentFault(
-            f"the sandbox launcher broke off ({reason}) {said}", remedy="open a new sandbox; if it repeats, free memory"
+            f"the sandbox launcher broke off ({reason}) {_last_words(self._store)}",
+            remedy="open a new sandbox; if it repeats, free memory",
         )
 
     def _job(self, stack: workspaces.Stack, command: Command) -> wire.Job:
@@ -149,8 +148,8 @@ class NamespaceSandbox:
             env={**env, **(through_proxy if command.proxy else {}), **command.env},
             lowers=[f"{layer}/fs" for layer in stack.lowers],
             upper=stack.upper,
-            mounts=[(str(mount.source), _checked_target(mount.inside)) for mount in command.mounts],
-            proxy=str(command.proxy or ""),
+            mounts=[(str(mount.source.absolute()), _checked_target(mount.inside)) for mount in command.mounts],
+            proxy=str(command.proxy.absolute()) if command.proxy else "",
             uid=self._uid,
             bounds=bounds,
         )
@@ -160,17 +159,12 @@ class NamespaceSandbox:
             raise refusal(report.refused_stage, report.refused_errno, report.refused_what)
         if report.killed in (supervise.LOST, supervise.CANCELLED):
             raise self._launcher_died("the command's first process was killed from outside")
-        status = report.status
-        exited = not report.killed and status is not None and os.WIFEXITED(status)
-        signalled = status is not None and os.WIFSIGNALED(status)
+        status = signal.SIGKILL if report.status is None else report.status  # as a wait status
+        exited = not report.killed and os.WIFEXITED(status)
         return Result(
             outcome=_OUTCOMES.get(report.killed, Outcome.EXITED if exited else Outcome.SIGNALLED),
-            exit_code=os.WEXITSTATUS(status) if exited and status is not None else None,
-            signal=os.WTERMSIG(status)
-            if signalled and status is not None
-            else signal.SIGKILL
-            if report.killed
-            else None,
+            exit_code=os.WEXITSTATUS(status) if exited else None,
+            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
             stdout=stdout,
             stderr=stderr,
             stdout_truncated=report.stdout_truncated,
@@ -179,6 +173,13 @@ class NamespaceSandbox:
             cpu_s=report.cpu_s,
             peak_memory_bytes=report.peak_memory_bytes,
         )
+
+
+def _last_words(store: workspaces.LayerStore) -> str:
+    """The last line of the launcher's log."""
+    with contextlib.suppress(FileNotFoundError):  # the sandbox was closed meanwhile
+        return (store.folder / _LOG).read_text(errors="replace").strip().rpartition("\n")[2]
+    return ""
 
 
 def _check_free_space(root: Path, min_free_bytes: int) -> None:
@@ -221,7 +222,7 @@ def _start_zygote(
     code = f"{path}; from agents.sandbox.launcher.zygote import main; main()"
     descriptors = (theirs.fileno(), store.lock_descriptor)
     words = [code, str(descriptors[0]), str(store.folder), str(descriptors[1])]
-    with theirs, open(store.folder / "launcher.log", "wb") as log:
+    with theirs, open(store.folder / _LOG, "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", *words], pass_fds=descriptors, env={},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
@@ -230,5 +231,6 @@ def _start_zygote(
     kind, _, bounds = ours.recv(256).partition(b" ")
     if kind != zygote.HELLO:
         process.wait()
-        raise refusal("start", 0, "the launcher process")
+        ours.close()
+        raise refusal("start", 0, f"the launcher process {_last_words(store)}")
     return ours, process, tuple(bounds.decode().split(",")) if bounds else ()

@@ -2,13 +2,14 @@
 
 `Sandbox` has two implementations here, `NamespaceSandbox` (isolated) and `UnsafeSubprocess` (not isolated, refused for
 untrusted code unless a person allows it); a container or microVM service on a larger machine is a third one with the
-same five methods (RC2-10.1, RC2-10.5 in their single-machine form).
+same five methods (RC2-10.1 on one machine; RC2-10.5 for files: the memory of processes is not kept).
 
 A workspace belongs to the process that opened the sandbox: what shall outlive it is exported.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -45,13 +46,17 @@ class ChangeKind(StrEnum):
     DELETED = "deleted"
 
 
+_NO_LIMIT = 1 << 62
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What one command may use: `cpu_s`, `open_files` and `file_bytes` each process, the rest all together.
 
-    `processes` counts threads too. `disk_bytes` and `files` count what the workspace's writable layer holds;
-    `scratch_bytes` is the size of /tmp and of /dev/shm each. Output beyond `output_bytes` (for each of stdout and
-    stderr) is read and dropped.
+    `processes` counts threads too. `disk_bytes` and `files` count what the workspace's writable layer holds; a folder
+    that cannot be counted (closed to its owner, when that is us) is too much. `scratch_bytes` is the size of /tmp and
+    of /dev/shm each, on top of `memory_bytes` where no control group bounds memory. Output beyond `output_bytes` (for
+    each of stdout and stderr) is read and dropped.
     """
 
     wall_s: float = 15.0
@@ -67,8 +72,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            if not getattr(self, item.name) > 0:
-                raise UserInputError(f"limit {item.name} must be positive", remedy="give a value above zero")
+            value = getattr(self, item.name)
+            if not 0 < value < _NO_LIMIT or (item.name != "wall_s" and value != int(value)):
+                raise UserInputError(
+                    f"limit {item.name} cannot be {value}",
+                    remedy="give a number above zero and below 2^62, a whole one for all but wall_s",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +85,8 @@ class Mount:
     """A file or folder of the host that the command can read and never write: an evaluator, data, a toolchain.
 
     `target` is the absolute path inside; empty means the same path as outside, which every implementation supports.
+    A unix socket or pipe below `source` can be talked to, and its files can be locked: mount only what holds none that
+    matters.
     """
 
     source: Path
@@ -83,7 +94,7 @@ class Mount:
 
     @property
     def inside(self) -> str:
-        return self.target or str(self.source)
+        return self.target or str(self.source.absolute())
 
     def must_exist(self) -> None:
         if not self.source.exists():
@@ -106,8 +117,19 @@ class Command:
     trust: Trust = Trust.UNTRUSTED
 
     def __post_init__(self) -> None:
-        if not self.argv or any("\0" in word for word in (*self.argv, *self.env, *self.env.values())):
-            raise UserInputError("the command is empty or holds a NUL character", remedy="give a program and its words")
+        names = [name for name in self.env if not name or "=" in name]
+        if not any(self.argv[:1]) or names or not all(map(_is_word, (*self.argv, *self.env, *self.env.values()))):
+            raise UserInputError(
+                "the command is empty, or holds what no program can be given (a NUL, or '=' in a variable's name)",
+                remedy="give a program and its words, and variables with plain names",
+            )
+
+
+def _is_word(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +168,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What `export` wrote. `skipped` are links that lead outside and sockets, pipes and devices: never exported."""
+    """What `export` wrote. `skipped` are links that lead outside, sockets, pipes, devices, and what may not be read."""
 
     files: int
     size_bytes: int

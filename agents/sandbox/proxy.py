@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.sandbox.egress import Denied, EgressRecord, EgressRule, Request, is_public, read_request
+from contracts.errors import UserInputError
 
 _BLOCK_BYTES = 1 << 16
 
@@ -54,8 +55,8 @@ class Traffic:
 class EgressProxy:
     """Serves on `socket_path` from `start` to `close`, a thread for each of at most `max_connections` connections.
 
-    `record` is called from those threads. A connection ends after `max_bytes` both ways together, or `idle_s` of
-    silence.
+    Whoever can reach `socket_path` can use it: put it in a folder that is yours alone. `record` is called from those
+    threads. A connection ends after `max_bytes` both ways together, or `idle_s` of silence.
     """
 
     def __init__(
@@ -70,7 +71,14 @@ class EgressProxy:
         self._server: _Server | None = None
 
     def start(self) -> EgressProxy:
-        self._server = _Server(str(self.socket_path), self._serve)
+        """Raises UserInputError when the socket cannot be made."""
+        try:
+            self._server = _Server(str(self.socket_path), self._serve)
+        except OSError as error:
+            raise UserInputError(
+                f"cannot listen at {self.socket_path}: {error}",
+                remedy="name a file that does not exist yet, in a folder of yours, by less than 100 characters",
+            ) from error
         os.chmod(self.socket_path, 0o666)  # noqa: S103  the sandbox has another user id; the folder keeps others out
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self

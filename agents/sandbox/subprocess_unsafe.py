@@ -171,7 +171,7 @@ def _outcome(in_time: bool, status: int, folder: Path, limits: Limits) -> Outcom
     if os.WIFSIGNALED(status):
         return Outcome.CPU if os.WTERMSIG(status) == signal.SIGXCPU else Outcome.SIGNALLED
     try:
-        usage = watch.folder_usage(str(folder))
+        held = watch.folder_bytes(str(folder), most_files=limits.files)
     except watch.Uncountable:
         return Outcome.DISK
-    return Outcome.DISK if usage.size_bytes > limits.disk_bytes or usage.files > limits.files else Outcome.EXITED
+    return Outcome.DISK if held > limits.disk_bytes else Outcome.EXITED

@@ -5,9 +5,9 @@ The caller makes sure that no process of the sandbox is alive meanwhile.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -147,9 +147,14 @@ def _open_regular(path: str) -> int:
 
 def export(layers: Sequence[Path], target: Path, max_bytes: int) -> Exported:
     """See `Workspace.export`."""
-    if target.exists() or target.is_symlink():
-        raise UserInputError(f"{target} exists already", remedy="name a folder that does not exist")
-    target.mkdir(parents=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir()
+    except OSError as error:
+        raise UserInputError(
+            f"cannot export to {target}: {error.strerror}",
+            remedy="name a folder that does not exist yet, where you may make one",
+        ) from error
     try:
         return _export(layers, target, max_bytes)
     except BaseException:
@@ -207,22 +212,48 @@ def _stays_inside(link: Path, inside: str) -> bool:
     if os.path.isabs(os.readlink(link)):
         return False
     try:
-        real = os.path.realpath(link)
-    except OSError:  # a loop, or too long
+        os.stat(link)  # the kernel refuses loops, and chains that realpath could not follow to their end
+    except FileNotFoundError:
+        pass
+    except OSError:
         return False
+    real = os.path.realpath(link)
     return real == inside or real.startswith(inside + os.sep)
 
 
 def copy_file(source: str, target: str, status: os.stat_result) -> None:
-    """Content, permission bits without set-id, and times. Raises OSError."""
+    """Content, permission bits without set-id, and times. Holes stay holes. Raises OSError."""
     with open(_open_regular(source), "rb") as read, open(target, "xb") as write:
-        shutil.copyfileobj(read, write, _BLOCK_BYTES)
+        for start, end in _written_parts(read.fileno(), status.st_size):
+            write.seek(start)
+            while start < end and (sent := os.sendfile(write.fileno(), read.fileno(), start, end - start)):
+                start += sent
+        os.ftruncate(write.fileno(), status.st_size)
         os.fchmod(write.fileno(), status.st_mode & 0o777)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def _written_parts(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of what is no hole."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # only a hole is left
+        end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, end
+
+
 def copy_tree(layers: Sequence[Path], target: Path, uid: int) -> None:
-    """A merged copy that keeps every link, owned by `uid`. Sockets, pipes and devices are left out."""
+    """A merged copy that keeps every link, owned by `uid`. Sockets, pipes and devices are left out.
+
+    It takes no more disk than the original: holes stay holes, and names of one file stay names of one file. Raises
+    UserInputError for what we may not read.
+    """
+    copies: dict[tuple[int, int], str] = {}
     for entry in merged(layers):
         place = str(target / entry.path)
         if entry.kind == EntryKind.FOLDER:
@@ -230,11 +261,29 @@ def copy_tree(layers: Sequence[Path], target: Path, uid: int) -> None:
         elif entry.kind == EntryKind.LINK:
             os.symlink(os.readlink(entry.source), place)
         elif entry.kind == EntryKind.FILE:
-            copy_file(entry.source, place, entry.status)
+            identity = (entry.status.st_dev, entry.status.st_ino)
+            original = copies.setdefault(identity, place) if entry.status.st_nlink > 1 else place
+            if original != place:
+                os.link(original, place)
+                continue
+            _copy_readable(entry, place)
+        elif stat.S_ISDIR(entry.status.st_mode):
+            raise _unreadable(entry)
         else:
             continue
         if uid != os.geteuid():
             os.chown(place, uid, uid, follow_symlinks=False)
+
+
+def _copy_readable(entry: Entry, place: str) -> None:
+    try:
+        copy_file(entry.source, place, entry.status)
+    except PermissionError as error:
+        raise _unreadable(entry) from error
+
+
+def _unreadable(entry: Entry) -> UserInputError:
+    return UserInputError(f"{entry.path} cannot be read, so not copied", remedy="give its owner the right to read it")
 
 
 def remove(folder: str | Path) -> None:

@@ -51,6 +51,7 @@ class LayerStore:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._users: Counter[str] = Counter()
+        root = root.absolute()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.owner, self.lock_descriptor = _lock_new_owner(root)
         self.folder = root / self.owner
@@ -90,6 +91,8 @@ class LayerStore:
         with self._lock:
             layer = str(next(self._numbers))
         path = f"{self.folder}/{layer}"
+        if not self.folder.exists():
+            raise UserInputError("the sandbox was closed", remedy="open a new one")
         with disk_full_is_said():
             self._make_folder(path, 0o700)
             self._make_folder(f"{path}/fs", 0o755)
@@ -99,8 +102,12 @@ class LayerStore:
     def new_copy(self, sources: Sequence[Path]) -> str:
         """A layer with a merged copy of `sources`, top first."""
         layer = self.new()
-        with disk_full_is_said():
-            trees.copy_tree(sources, self.path(layer), self._uid)
+        try:
+            with disk_full_is_said():
+                trees.copy_tree(sources, self.path(layer), self._uid)
+        except BaseException:
+            trees.remove(f"{self.folder}/{layer}")
+            raise
         return layer
 
     def hold(self, layers: Sequence[str]) -> None:
@@ -114,14 +121,17 @@ class LayerStore:
             for layer in unused:
                 del self._users[layer]
         for layer in unused:
-            trees.remove(f"{self.folder}/{layer}")
+            with contextlib.suppress(FileNotFoundError):  # the sandbox is being closed
+                trees.remove(f"{self.folder}/{layer}")
 
     def close(self) -> None:
         """For a launcher that has ended; also when it was killed and left its control group."""
         if self.folder.exists():
             if group := self._lock_file.read_text():
                 cgroups.remove_parent(group)
-            trees.remove(self.folder)
+            while self.folder.exists():
+                with contextlib.suppress(FileNotFoundError):  # a workspace is being discarded
+                    trees.remove(self.folder)
             self._lock_file.unlink()
             os.close(self.lock_descriptor)
 
@@ -238,6 +248,8 @@ def reap(root: Path) -> Reaped:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # the owner, or what it started, is alive
+            if os.fstat(file.fileno()).st_ino != lock_file.stat().st_ino:
+                continue  # it was closed meanwhile, and the name is another owner's
             folder = lock_file.with_suffix("")
             if group := file.read().decode():
                 cgroups.remove_parent(group)

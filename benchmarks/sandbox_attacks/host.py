@@ -44,7 +44,7 @@ class Peak:
 
     processes: int = 0
     memory_bytes: int = 0
-    kernel_bytes: int = 0  # growth of shared memory, page tables and unreclaimable kernel memory of the machine
+    kernel_bytes: int = 0  # growth of shared memory and of the kernel's own memory, of the whole machine
     disk_bytes: int = 0  # lost free space of the machine
 
 
@@ -78,8 +78,11 @@ def _memory_bytes(pid: int) -> int:
 
 
 def _kernel_bytes() -> int:
+    """Memory that is neither free, nor a process's own, nor a cache of files: socket buffers show nowhere else."""
     rows = (line.split() for line in _read(Path("/proc/meminfo")).splitlines())
-    return sum(int(row[1]) << 10 for row in rows if row[0] in ("Shmem:", "SUnreclaim:", "PageTables:"))
+    kib = {row[0]: int(row[1]) for row in rows}
+    others = ("MemFree:", "Buffers:", "Cached:", "SReclaimable:", "AnonPages:")
+    return (kib["MemTotal:"] - sum(kib[name] for name in others) + kib["Shmem:"]) << 10
 
 
 def _free_bytes(folder: Path) -> int:

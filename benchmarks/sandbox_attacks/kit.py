@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 TOKEN = os.environ["TOKEN"]  # new for each attack
-PHASE = int(os.environ["PHASE"])  # 1, and 2 when the script says "# phases: 2": a second command in a fork
+PHASE = int(os.environ["PHASE"])  # 1; with "# phases: N" also 2 to N, each in a fork of the last
 SECRET_FILE = os.environ["SECRET_FILE"]  # readable by everybody outside; printing its content is an escape
 ROOT_FILE = os.environ["ROOT_FILE"]  # readable by its owner only
 OPEN_DIR = os.environ["OPEN_DIR"]  # writable by everybody outside; a file in it is an escape

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 _REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 _VSOCK_LOCAL = 1
-_DROPPED = (b"authorization:", b"cookie:", b"x-api-key:")
+_CREDENTIALS = (b"token-", b"authorization:", b"cookie:", b"x-api-key:")
 
 
 class Listeners:
@@ -95,8 +95,10 @@ class Listeners:
             self.heard.append(f"web request {request[:80]!r}")
         if request.count(b" HTTP/1.") > 1:
             self.heard.append("two web requests in one")
-        if any(name in request.lower() for name in _DROPPED):
+        if any(text in request.lower() for text in _CREDENTIALS):
             self.heard.append("credentials through the proxy")
+        if f"\r\nhost: localhost:{self.web_port}\r\n".encode() not in request.lower():
+            self.heard.append("web request for another host")
 
 
 def _unix(name: str) -> socket.socket:

@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """A script. Comment lines `# phases: 2`, `# proxy: yes` and `# control: yes` (harmless without a sandbox)."""
+    """A script. Comment lines `# phases: N`, `# proxy: yes` and `# control: yes` (harmless without a sandbox)."""
 
     path: Path
     phases: int
@@ -40,7 +40,7 @@ class Attack:
         marks = dict(line.lstrip("# ").split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
         return cls(
             path=path,
-            phases=2 if marks.get("phases") == "2" else 1,
+            phases=int(marks.get("phases", "1")),
             proxy=marks.get("proxy") == "yes",
             control=marks.get("control") == "yes",
         )
@@ -152,6 +152,8 @@ class Range:
             findings.problems += _read_all(target, findings.texts)
         except UserInputError:
             pass  # a clear refusal: too deep, or too large
+        except Exception as error:
+            findings.problems.append(f"broke whoever looks at it: {type(error).__name__} {error}")
         workspace.snapshot().discard()
         workspace.discard()
         if target.exists():

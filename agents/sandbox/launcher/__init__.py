@@ -2,7 +2,9 @@
 
 zygote      waits for jobs and forks a supervisor for each, so that no interpreter has to start
 supervise   outside the sandbox: limits, output, deadline, result
-watch, disk what a running command holds of memory and disk, measured from outside
+memory      the limit of all processes together
+disk        the limit of the workspace
+watch       what both count, read from outside
 capture     its standard streams
 init        inside: enters the namespaces, builds the root, drops every right, starts the command as its only child
 forward     inside: from a loopback port to the egress proxy's socket

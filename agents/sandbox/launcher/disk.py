@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from agents.sandbox.launcher import watch, wire
 
 _STEPS = 8  # the folder is counted again when the disk lost an eighth of the limit,
-_AT_LEAST_EVERY_S = 2.0  # and from time to time, since a neighbour may give back what the command takes
+_EVERY_S = 2.0  # and from time to time, since a neighbour may give back what the command takes,
+_SHARE = 10  # which may take a tenth of the time
 
 
 @dataclass(kw_only=True)
@@ -25,7 +26,7 @@ class DiskWatch:
     bounds: wire.Bounds
     free_at_start: int
     counted_at: tuple[int, int] | None = None  # free bytes and free files when last counted
-    counted_time: float = 0.0
+    next_s: float = 0.0
     seen_first: int = 0
     seen: int = 0
     written: dict[str, int] = field(default_factory=dict)
@@ -43,15 +44,16 @@ class DiskWatch:
         if proc is not None and self.free_at_start - free > step:
             watch.note_written(proc, self.written)
         if self._must_count(free, free_files):
-            first = self.counted_at is None
-            self.counted_at, self.counted_time = (free, free_files), time.monotonic()
+            first, started = self.counted_at is None, time.monotonic()
             if not self._count(proc if self.free_at_start - free > step else None):
                 return True
+            ended = time.monotonic()
+            self.counted_at, self.next_s = (free, free_files), ended + max(_EVERY_S, _SHARE * (ended - started))
             self.seen_first = self.seen if first else self.seen_first
         return proc is not None and self._holds_unseen(free)
 
     def _must_count(self, free: int, free_files: int) -> bool:
-        if self.counted_at is None or time.monotonic() - self.counted_time > _AT_LEAST_EVERY_S:
+        if self.counted_at is None or time.monotonic() > self.next_s:
             return True
         lost, lost_files = self.counted_at[0] - free, self.counted_at[1] - free_files
         return lost >= self.bounds.disk_bytes // _STEPS or lost_files >= self.bounds.files // _STEPS
@@ -59,11 +61,11 @@ class DiskWatch:
     def _count(self, proc: int | None) -> bool:
         """False when it is too much, or cannot be counted."""
         try:
-            usage = watch.folder_usage(self.layer)
+            in_folders = watch.folder_bytes(self.layer, most_files=self.bounds.files)
         except watch.Uncountable:
             return False
-        self.seen = usage.size_bytes + (watch.unlinked_bytes(proc) if proc is not None else 0)
-        return self.seen <= self.bounds.disk_bytes and usage.files <= self.bounds.files
+        self.seen = in_folders + (watch.unlinked_bytes(proc) if proc is not None else 0)
+        return self.seen <= self.bounds.disk_bytes
 
     def _holds_unseen(self, free: int) -> bool:
         grown = self.seen - self.seen_first

@@ -7,6 +7,7 @@ order, and the first that the kernel refuses is reported by its name:
 become      the only user id of the namespace, which outside is the caller's or, for root, another one
 mounts      read-only copies of what the command may see (for root already made by the supervisor)
 root        the new root with the overlay, see rootfs.py
+targets     the mounts, put where they shall be
 proc        /proc of the new process namespace
 enter       pivot_root; the host's files are out of reach
 network     loopback up; with a proxy, a forwarder from a loopback port to the proxy's socket
@@ -17,6 +18,7 @@ Process 1 ends when the command ends, and with it the kernel kills every process
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -38,7 +40,7 @@ NAMESPACES = (
 )  # fmt: skip
 _CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # the interpreter ignores them
 _MAX_PENDING = 4096  # queued signals and timers
-_NOT_FOUND = 127 << 8  # as a wait status
+_NOT_FOUND, _NOT_EXECUTABLE = 127 << 8, 126 << 8  # as wait statuses
 READY, FAILED, ENDED, GO = b"ready", b"failed", b"ended", b"go"
 _LIMIT_FOR_NO_CORE = 1  # with 1 the kernel starts no core-dump program either; with 0 it would
 
@@ -85,7 +87,8 @@ def run(job: Job, streams: Streams, trees: list[rootfs.Tree] | None, plan: Plan)
     steps: list[Step] = [
         ("become", lambda: _become(channel)),
         ("mounts", lambda: found.extend(rootfs.clone_trees(plan.mounts, job)) if trees is None else None),
-        ("root", lambda: rootfs.build(found, plan.links, layers, job.bounds)),
+        ("root", lambda: rootfs.build(plan.links, layers, job.bounds)),
+        ("targets", lambda: rootfs.attach_all(found)),
         ("proc", lambda: proc.append(rootfs.mount_proc())),
         ("enter", rootfs.enter),
         ("network", lambda: listener.extend(_network(bool(job.proxy)))),
@@ -94,10 +97,10 @@ def run(job: Job, streams: Streams, trees: list[rootfs.Tree] | None, plan: Plan)
     _run_steps(channel, steps)
     socket.send_fds(channel, [READY], proc)
     os.close(proc[0])
-    _set_limits(job)
+    _set_limits(job, own_processes=1 + len(listener))
     if listener:
         forward.start(listener[0], rootfs.PROXY_SOCKET)
-    status = _wait_for(command) if (command := _start_command(job, streams)) else _NOT_FOUND
+    status = _run_command(job, streams)
     channel.send(ENDED + b" %d" % status)
     os._exit(0)
 
@@ -154,18 +157,11 @@ def _confine(filter_program: bytes) -> None:
     kernel.install_filter(filter_program)
 
 
-def _wait_for(command: int) -> int:
-    """Reaps every orphan of the namespace until the command ends; its wait status."""
-    while True:
-        pid, status = os.wait()
-        if pid == command:
-            return status
+def _run_command(job: Job, streams: Streams) -> int:
+    """The command's wait status, or what a shell would make of one that cannot start, said on stderr.
 
-
-def _start_command(job: Job, streams: Streams) -> int | None:
-    """The command's process id, with only the three standard streams open; None, said on stderr, when it cannot start.
-
-    Spawned, not forked: the interpreter's memory is not copied. Its limits are inherited from this process.
+    Spawned, not forked: the interpreter's memory is not copied. It has only the three standard streams open, and
+    inherits its limits from this process, which reaps every orphan of the namespace until the command ends.
     """
     os.umask(0o022)
     standard = streams.descriptors[:3]
@@ -177,11 +173,13 @@ def _start_command(job: Job, streams: Streams) -> int | None:
         )
     except OSError as error:
         os.write(streams.stderr, os.fsencode(f"{job.argv[0]}: {error.strerror}\n"))
-        return None
-    finally:
-        for descriptor in standard:
-            os.close(descriptor)
-    return command
+        return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
+    for descriptor in standard:
+        os.close(descriptor)
+    while True:
+        pid, status = os.wait()
+        if pid == command:
+            return status
 
 
 def _program(name: str, search_path: str) -> str:
@@ -193,17 +191,18 @@ def _program(name: str, search_path: str) -> str:
     return name
 
 
-def _set_limits(job: Job) -> None:
+def _set_limits(job: Job, own_processes: int) -> None:
     bounds = job.bounds
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_s, bounds.cpu_s + 1))  # SIGXCPU first, SIGKILL a second later
     for kind, value in (
         (resource.RLIMIT_DATA, bounds.memory_bytes),
         (resource.RLIMIT_FSIZE, bounds.file_bytes),
         (resource.RLIMIT_NOFILE, bounds.open_files),
-        (resource.RLIMIT_NPROC, bounds.processes),
+        (resource.RLIMIT_NPROC, bounds.processes + own_processes),
         (resource.RLIMIT_CORE, _LIMIT_FOR_NO_CORE),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NICE, 0),
         (resource.RLIMIT_RTPRIO, 0),
         (resource.RLIMIT_SIGPENDING, _MAX_PENDING),
     ):

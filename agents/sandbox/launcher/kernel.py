@@ -33,6 +33,7 @@ MOUNT_ATTR_NODEV = 0x4
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
@@ -112,8 +113,8 @@ def open_tree(path: str) -> int:
 
 
 def restrict_tree(tree: int, attributes: int) -> None:
-    """Adds MOUNT_ATTR_* to every mount of a tree."""
-    value = ctypes.create_string_buffer(struct.pack("=QQQQ", attributes, 0, 0, 0))
+    """Adds MOUNT_ATTR_* to every mount of a tree, and keeps out what will be mounted below its source later."""
+    value = ctypes.create_string_buffer(struct.pack("=QQQQ", attributes, 0, MS_PRIVATE, 0))
     flags = ctypes.c_long(_AT_EMPTY_PATH | _AT_RECURSIVE)
     arguments = (ctypes.c_long(tree), ctypes.c_char_p(b""), flags, value, ctypes.c_long(32))
     _check(_libc.syscall(ctypes.c_long(_SYS_MOUNT_SETATTR), *arguments), "mount_setattr")
@@ -131,6 +132,11 @@ def _prctl(option: int, second: int = 0, third: int = 0) -> int:
 
 def die_with_parent() -> None:
     _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "PR_SET_PDEATHSIG")
+
+
+def adopt_orphans() -> None:
+    """From now on the descendants whose parent dies are children of this process."""
+    _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1), "PR_SET_CHILD_SUBREAPER")
 
 
 def set_dumpable(dumpable: bool) -> None:

@@ -27,7 +27,8 @@ _SETTINGS = (
     "ssl/certs",
 )  # fmt: skip
 _JAVA_SETTINGS = "java"
-_TCP_BUFFER_BYTES = "4096 65536 212992"  # least, at first, most
+MOST_TCP_BUFFER_BYTES = 208 << 10
+_TCP_BUFFER_BYTES = f"4096 65536 {MOST_TCP_BUFFER_BYTES}"  # least, at first, most
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "kmsg", "sysrq-trigger", "timer_list", "sched_debug")
 _USER_FILES = {
     "passwd": "sandbox:x:1000:1000::/tmp:/bin/sh\n",
@@ -72,14 +73,14 @@ def clone_trees(system: Iterable[tuple[str, str]], job: Job) -> list[Tree]:
 
 def _clone(source: str, target: str) -> Tree:
     descriptor = kernel.open_tree(source)
-    device = source.startswith("/dev/")
+    device = target.startswith("/dev/")
     attributes = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | (0 if device else kernel.MOUNT_ATTR_NODEV)
     kernel.restrict_tree(descriptor, attributes)
     return Tree(descriptor=descriptor, target=target, is_folder=os.path.isdir(f"/proc/self/fd/{descriptor}"))
 
 
-def build(trees: Iterable[Tree], links: Iterable[tuple[str, str]], layers: str, bounds: Bounds) -> None:
-    """Builds the root below NEW_ROOT and moves into it; the host's tree is gone afterwards.
+def build(links: Iterable[tuple[str, str]], layers: str, bounds: Bounds) -> None:
+    """Builds the root below NEW_ROOT, without the trees.
 
     `layers` are the overlay's options, with names relative to the current folder, so that nothing above that folder has
     to be accessible. Called as the first process of new user, mount and process namespaces.
@@ -93,10 +94,28 @@ def build(trees: Iterable[Tree], links: Iterable[tuple[str, str]], layers: str, 
     scratch = f"size={bounds.scratch_bytes},nr_inodes={bounds.files},mode=1777"
     kernel.mount("tmpfs", f"{NEW_ROOT}/tmp", "tmpfs", quiet, scratch)
     kernel.mount("tmpfs", f"{NEW_ROOT}/dev/shm", "tmpfs", quiet, scratch)
-    _attach_all(trees)
     for path, to in links:
         os.symlink(to, NEW_ROOT + path)
     _write_settings()
+
+
+def attach_all(trees: Iterable[Tree]) -> None:
+    """Attaches the trees to the new root.
+
+    A folder of /tmp that leads to one becomes read-only: nobody can move it and put another in its place.
+    """
+    covered: set[str] = set()
+    quiet = kernel.MS_NOSUID | kernel.MS_NODEV
+    for tree in trees:
+        parts = tree.target.split("/")
+        if parts[1] == "tmp" and len(parts) > 3 and parts[2] not in covered:
+            covered.add(parts[2])
+            os.mkdir(f"{NEW_ROOT}/tmp/{parts[2]}")
+            kernel.mount("tmpfs", f"{NEW_ROOT}/tmp/{parts[2]}", "tmpfs", quiet, "size=1m,nr_inodes=1024,mode=755")
+        _attach(tree)
+    for name in covered:
+        flags = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | quiet
+        kernel.mount("", f"{NEW_ROOT}/tmp/{name}", "", flags)
 
 
 def mount_proc() -> int:
@@ -127,28 +146,12 @@ def enter() -> None:
     os.chdir(WORKSPACE)
 
 
-def _attach_all(trees: Iterable[Tree]) -> None:
-    """Attaches the trees. A folder of /tmp that leads to one becomes read-only: nobody can move it and put another."""
-    covered: set[str] = set()
-    quiet = kernel.MS_NOSUID | kernel.MS_NODEV
-    for tree in trees:
-        parts = tree.target.split("/")
-        if parts[1] == "tmp" and len(parts) > 3 and parts[2] not in covered:
-            covered.add(parts[2])
-            os.mkdir(f"{NEW_ROOT}/tmp/{parts[2]}")
-            kernel.mount("tmpfs", f"{NEW_ROOT}/tmp/{parts[2]}", "tmpfs", quiet, "size=1m,nr_inodes=1024,mode=755")
-        _attach(tree)
-    for name in covered:
-        flags = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | quiet
-        kernel.mount("", f"{NEW_ROOT}/tmp/{name}", "", flags)
-
-
 def _attach(tree: Tree) -> None:
     target = NEW_ROOT + tree.target
     try:
         _make_place(target, tree.is_folder)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(target))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         _make_place(target, tree.is_folder)
     kernel.attach_tree(tree.descriptor, target)
     os.close(tree.descriptor)

@@ -3,7 +3,8 @@
 Everything else is allowed: the namespaces, not this list, are the wall. The list takes away what reaches the kernel
 through rarely used doors, what could build new namespaces inside (and so regain capabilities), what namespaces do not
 cover (vsock, keyrings, the clock), and memory that belongs to no process and so counts nowhere against the limit
-(memory files, System V memory and queues).
+(memory files, System V memory, queues and semaphores, extended attributes of files in memory, what was swapped out at
+the command's own wish). Asking for larger socket buffers has no effect, for the same reason.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Iterable
 
 from agents.sandbox.launcher import kernel
 
@@ -48,16 +50,25 @@ _NOT_PERMITTED: dict[str, tuple[int | None, int | None]] = {
 # Answered as if the kernel lacked them. After this answer the C library falls back from clone3 to clone, whose flags a
 # filter can read.
 _NOT_THERE: dict[str, tuple[int | None, int | None]] = {
-    "clone3": (435, 435), "memfd_create": (319, 279), "msgget": (68, 186), "shmget": (29, 194),
+    "clone3": (435, 435), "memfd_create": (319, 279), "msgget": (68, 186), "semget": (64, 190), "shmget": (29, 194),
 }  # fmt: skip
-_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
+# Answered as if no file system had extended attributes.
+_NOT_SUPPORTED: dict[str, tuple[int | None, int | None]] = {
+    "fsetxattr": (190, 7), "lsetxattr": (189, 6), "setxattr": (188, 5), "setxattrat": (463, 463),
+}  # fmt: skip
+_CLONE, _IOCTL, _MADVISE, _SETSOCKOPT = (56, 220), (16, 29), (28, 233), (54, 208)
+_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _NEW_NAMESPACE = (
     kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
 )  # fmt: skip
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-_UNIX_INET_INET6 = (1, 2, 10)
-_NETLINK, _NETLINK_ROUTE = 16, 0
+_MADV_PAGEOUT = 21
+_SOL_SOCKET, _BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_INTERNET = (0, 1, 6, 17, 58)  # default, ICMP, TCP, UDP, ICMPv6
+_NETLINK_ROUTE = 0
+_ALLOWED = struct.pack("=HBBI", _RETURN, 0, 0, _ALLOW)
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -73,26 +84,39 @@ def _argument(index: int) -> bytes:
     return _instruction(_LOAD_WORD, 16 + 8 * index)
 
 
-def _for_call(number: int, block: bytes) -> bytes:
-    """`block`, every path of which returns, for one call number; otherwise goes on behind it."""
-    return _instruction(_JUMP_EQUAL, number, 0, len(block) // 8) + block
+def _if_equal(value: int, block: bytes) -> bytes:
+    """`block`, every path of which returns, for one value; otherwise goes on behind it."""
+    return _instruction(_JUMP_EQUAL, value, 0, len(block) // 8) + block
+
+
+def _one_of(values: Iterable[int], answer: bytes, otherwise: bytes) -> bytes:
+    return b"".join(_if_equal(value, answer) for value in values) + otherwise
 
 
 def _clone_block() -> bytes:
-    allow = _instruction(_RETURN, _ALLOW)
-    return _argument(0) + _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACE, 0, 1) + _answer(errno.EPERM) + allow
+    return _argument(0) + _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACE, 0, 1) + _answer(errno.EPERM) + _ALLOWED
 
 
 def _ioctl_block() -> bytes:
-    refusals = b"".join(_instruction(_JUMP_EQUAL, code, 0, 1) + _answer(errno.EPERM) for code in _TERMINAL_INPUT)
-    return _argument(1) + refusals + _instruction(_RETURN, _ALLOW)
+    return _argument(1) + _one_of(_TERMINAL_INPUT, _answer(errno.EPERM), _ALLOWED)
+
+
+def _madvise_block() -> bytes:
+    return _argument(2) + _one_of((_MADV_PAGEOUT,), _answer(errno.EINVAL), _ALLOWED)
+
+
+def _setsockopt_block() -> bytes:
+    buffers = _argument(2) + _one_of(_BUFFER_SIZES, _answer(0), _ALLOWED)
+    return _argument(1) + _one_of((_SOL_SOCKET,), buffers, _ALLOWED)
 
 
 def _socket_block() -> bytes:
-    allow, refuse = _instruction(_RETURN, _ALLOW), _answer(errno.EAFNOSUPPORT)
-    families = b"".join(_instruction(_JUMP_EQUAL, family, 0, 1) + allow for family in _UNIX_INET_INET6)
-    route_only = _argument(2) + _instruction(_JUMP_EQUAL, _NETLINK_ROUTE, 0, 1) + allow + refuse
-    return _argument(0) + families + _instruction(_JUMP_EQUAL, _NETLINK, 0, 4) + route_only + refuse
+    """Unix sockets, the usual protocols of the internet, and the netlink family that names network devices."""
+    refused = _answer(errno.EAFNOSUPPORT)
+    internet = _argument(2) + _one_of(_INTERNET, _ALLOWED, _answer(errno.EPROTONOSUPPORT))
+    netlink = _argument(2) + _one_of((_NETLINK_ROUTE,), _ALLOWED, refused)
+    of_internet = _one_of((_INET, _INET6), internet, _one_of((_NETLINK,), netlink, refused))
+    return _argument(0) + _one_of((_UNIX,), _ALLOWED, of_internet)
 
 
 def supported() -> bool:
@@ -111,11 +135,14 @@ def program() -> bytes:
     ]
     if machine == "x86_64":
         parts.append(_instruction(_JUMP_AT_LEAST, _X32_BIT, 0, 1) + kill)
-    for table, number in ((_NOT_PERMITTED, errno.EPERM), (_NOT_THERE, errno.ENOSYS)):
+    tables = ((_NOT_PERMITTED, errno.EPERM), (_NOT_THERE, errno.ENOSYS), (_NOT_SUPPORTED, errno.EOPNOTSUPP))
+    for table, number in tables:
         calls = (numbers[column] for numbers in table.values())
-        parts.extend(_for_call(call, _answer(number)) for call in calls if call is not None)
-    families = _socket_block()
-    blocks = ((_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_SOCKET, families), (_SOCKETPAIR, families))
-    parts.extend(_for_call(call[column], block) for call, block in blocks)
-    parts.append(_instruction(_RETURN, _ALLOW))
+        parts.extend(_if_equal(call, _answer(number)) for call in calls if call is not None)
+    blocks = (
+        (_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_MADVISE, _madvise_block()),
+        (_SETSOCKOPT, _setsockopt_block()), (_SOCKET, _socket_block()), (_SOCKETPAIR, _socket_block()),
+    )  # fmt: skip
+    parts.extend(_if_equal(call[column], block) for call, block in blocks)
+    parts.append(_ALLOWED)
     return b"".join(parts)

@@ -15,15 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agents.sandbox.launcher import cgroups, init, kernel, rootfs, watch, wire
+from agents.sandbox.launcher import cgroups, init, kernel, rootfs, wire
 from agents.sandbox.launcher.capture import Capture, sealed_file
 from agents.sandbox.launcher.disk import DiskWatch
+from agents.sandbox.launcher.memory import MemoryWatch
 
-_POLL_S = 0.05
-_FAST_POLL_S = 0.01  # while it took an eighth of its memory since the last time
-_GROWTH_SHARE = 8
-_POLL_SHARE = 10  # a measurement may take a tenth of the time
-
+_POLL_S = 0.02
 
 T = TypeVar("T")
 TIMEOUT, CPU, MEMORY, DISK, CANCELLED, LOST = "timeout", "cpu", "memory", "disk", "cancelled", "lost"
@@ -48,29 +45,21 @@ class Running:
     outputs: tuple[Capture, Capture]
     group: cgroups.Group | None
     memory_kills: int
+    memory: MemoryWatch
     disk: DiskWatch
     started: float
-    held_bytes: int = 0
-    peak_bytes: int = 0
-    is_growing: bool = False
 
     def close(self) -> None:
         self.channel.close()
         for descriptor in (self.proc, *(output.descriptor for output in self.outputs)):
             os.close(descriptor)
 
-    def memory_exceeded(self) -> bool:
-        if self.group is not None and self.group.bounds_memory:
-            return False  # the kernel bounds it, exactly
-        limit = self.job.bounds.memory_bytes
-        buffers = watch.socket_bytes(self.proc)
-        held = buffers + watch.resident_bytes(self.proc, shared_once=False)
-        if held > limit:
-            held = buffers + watch.resident_bytes(self.proc, shared_once=True)
-        self.is_growing = held - self.held_bytes > limit // _GROWTH_SHARE
-        self.held_bytes = held
-        self.peak_bytes = max(self.peak_bytes, held)
-        return held > limit
+    def overdrawn(self) -> str:
+        """The limit of all processes together that is exceeded, or empty."""
+        kernel_bounds = self.group is not None and self.group.bounds_memory
+        if not kernel_bounds and self.memory.exceeded(self.proc):
+            return MEMORY
+        return DISK if self.disk.exceeded(self.proc) else ""
 
 
 def serve(connection: socket.socket, group: cgroups.Group | None, plan: init.Plan) -> None:
@@ -114,7 +103,7 @@ def _start(job: wire.Job, stdin: bytes, group: cgroups.Group | None, plan: init.
         os.set_blocking(output.descriptor, False)
     return Running(
         job=job, pid=pid, proc=proc, channel=ours, outputs=(outputs[0], outputs[1]), group=group,
-        memory_kills=group.memory_kills() if group else 0,
+        memory_kills=group.memory_kills() if group else 0, memory=MemoryWatch(limit=job.bounds.memory_bytes),
         disk=DiskWatch.start(f"{job.upper}/fs", job.bounds), started=time.monotonic(),
     )  # fmt: skip
 
@@ -168,10 +157,9 @@ def _watch(running: Running, connection: socket.socket) -> tuple[str, int | None
             selector.register(end, selectors.EVENT_READ)
         while (now := time.monotonic()) < deadline:
             if now >= next_poll:
-                if reason := _overdrawn(running):
+                if reason := running.overdrawn():
                     return reason, None
-                took = time.monotonic() - now
-                next_poll = now + took + max(_FAST_POLL_S if running.is_growing else _POLL_S, _POLL_SHARE * took)
+                next_poll = time.monotonic() + _POLL_S
             for key, _ in selector.select(max(0.0, min(deadline, next_poll) - now)):
                 if isinstance(key.data, Capture):
                     if not key.data.read():
@@ -183,12 +171,6 @@ def _watch(running: Running, connection: socket.socket) -> tuple[str, int | None
     return TIMEOUT, None
 
 
-def _overdrawn(running: Running) -> str:
-    if running.memory_exceeded():
-        return MEMORY
-    return DISK if running.disk.exceeded(running.proc) else ""
-
-
 def _last_word(channel: socket.socket) -> tuple[str, int | None]:
     kind, _, status = channel.recv(64).partition(b" ")
     return ("", int(status)) if kind == init.ENDED else (LOST, None)
@@ -197,21 +179,22 @@ def _last_word(channel: socket.socket) -> tuple[str, int | None]:
 def _finish(running: Running, killed: str, status: int | None) -> wire.Report:
     """Ends every process of the sandbox and tells what happened."""
     os.kill(running.pid, signal.SIGKILL)
-    _, _, used = os.wait4(running.pid, 0)  # returns when the last process of the namespace is gone
+    _, first_status, used = os.wait4(running.pid, 0)  # returns when the last process of the namespace is gone
     wall_s = time.monotonic() - running.started
     cpu_s = used.ru_utime + used.ru_stime
     for output in running.outputs:
         output.drain()
     if running.group is not None and running.group.memory_kills() > running.memory_kills:
         killed = killed or MEMORY
-    if not killed and status is not None and _cpu_limit_hit(status, cpu_s, running.job.bounds.cpu_s):
+    ended_by = first_status if killed == LOST else status
+    if killed in ("", LOST) and ended_by is not None and _cpu_limit_hit(ended_by, cpu_s, running.job.bounds.cpu_s):
         killed = CPU
     if not killed and running.disk.exceeded(None):
         killed = DISK
     return wire.Report(
         killed=killed, status=status, wall_s=wall_s, cpu_s=cpu_s,
         stdout_truncated=running.outputs[0].truncated, stderr_truncated=running.outputs[1].truncated,
-        peak_memory_bytes=max(running.peak_bytes, used.ru_maxrss << 10),
+        peak_memory_bytes=max(running.memory.peak_bytes, used.ru_maxrss << 10),
     )  # fmt: skip
 
 

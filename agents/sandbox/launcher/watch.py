@@ -11,22 +11,22 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterator
+from pathlib import Path
 
+from agents.sandbox.launcher.rootfs import MOST_TCP_BUFFER_BYTES
 from agents.sandbox.protocol import MAX_DEPTH
 
 _WALKABLE_BYTES = 64 << 20  # of page tables: to walk through more takes the kernel too long
-_SOCKET_BYTES = 416 << 10  # two buffers of the kernel's default maximum
+_MOST_MAPPINGS = 65530  # the kernel's default for one process
+_MAPPING_BYTES = 384  # what the kernel notes about one mapping that a fork has copied
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Uncountable(Exception):
-    """A folder nested deeper than MAX_DEPTH or closed to its own owner: its contents could not be counted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    size_bytes: int
-    files: int
+    """A folder nested too deep, closed to its own owner or with too many files: its contents were not counted."""
 
 
 def processes(proc: int) -> list[str]:
@@ -64,9 +64,22 @@ def _note_unlinked(path: str, proc: int, found: dict[tuple[int, int], int]) -> N
 
 
 def socket_bytes(proc: int) -> int:
-    """The most that the buffers of all sockets of the sandbox can hold."""
-    words = _read(proc, "1/net/sockstat").split()
-    return int(words[words.index("used") + 1]) * _SOCKET_BYTES
+    """The most that the buffers of all sockets of the sandbox can hold: it cannot ask for others than these."""
+    most = max(sum(_setting(f"net/core/{name}_default") for name in ("rmem", "wmem")), 2 * MOST_TCP_BUFFER_BYTES)
+    with contextlib.suppress(OSError, ValueError):  # process 1 has just ended
+        words = _read(proc, "1/net/sockstat").split()
+        return int(words[words.index("used") + 1]) * most
+    return 0
+
+
+def _setting(name: str) -> int:
+    return int(Path(f"/proc/sys/{name}").read_text())
+
+
+def available_bytes() -> int:
+    """Memory of the machine that programs could still take."""
+    with open("/proc/meminfo") as file:
+        return _sum_kib(file.read(), ("MemAvailable:",))
 
 
 def note_written(proc: int, written: dict[str, int]) -> None:
@@ -79,16 +92,23 @@ def note_written(proc: int, written: dict[str, int]) -> None:
 
 
 def resident_bytes(proc: int, *, shared_once: bool) -> int:
-    """Memory of all processes. Counting pages that a fork shares only once is exact and slow; otherwise too much."""
+    """Memory of all processes, with what the kernel needs to map it.
+
+    Counting pages that processes share only once, and mappings one by one, is exact and slow; otherwise the result is
+    too much.
+    """
     total = 0
     for pid in processes(proc):
         with contextlib.suppress(OSError, ValueError):
             text = _read(proc, f"{pid}/status")
             tables = _sum_kib(text, ("VmPTE:",))
+            total += tables + _sum_kib(text, ("HugetlbPages:",))
             if shared_once and tables < _WALKABLE_BYTES:
-                total += tables + _sum_kib(_read(proc, f"{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:"))
+                total += _read(proc, f"{pid}/maps").count("\n") * _MAPPING_BYTES
+                total += _sum_kib(_read(proc, f"{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:", "SwapPss:"))
             else:
-                total += tables + _sum_kib(text, ("RssAnon:", "RssShmem:"))
+                total += min(_sum_kib(text, ("VmSize:",)) >> 12, _MOST_MAPPINGS) * _MAPPING_BYTES
+                total += _sum_kib(text, ("RssAnon:", "RssShmem:", "VmSwap:"))
     return total
 
 
@@ -98,47 +118,37 @@ def _sum_kib(text: str, names: tuple[str, ...]) -> int:
 
 
 def _read(proc: int, name: str) -> str:
-    descriptor = os.open(name, os.O_RDONLY, dir_fd=proc)
-    try:
-        return os.read(descriptor, 1 << 16).decode()
-    finally:
-        os.close(descriptor)
+    with open(os.open(name, os.O_RDONLY, dir_fd=proc), errors="replace") as file:
+        return file.read()
 
 
-def folder_usage(path: str) -> Usage:
-    """Blocks and files below a folder that its owner may change meanwhile. No link is followed. Raises Uncountable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        blocks, files = _walk(descriptor, 0, set())
-    finally:
-        os.close(descriptor)
-    return Usage(size_bytes=blocks * 512, files=files)
-
-
-def _walk(folder: int, depth: int, linked: set[int]) -> tuple[int, int]:
-    if depth > MAX_DEPTH:
-        raise Uncountable
+def folder_bytes(path: str, *, most_files: int) -> int:
+    """On disk, below a folder that its owner may change meanwhile. No link is followed. Raises Uncountable."""
     blocks = files = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                status = entry.stat(follow_symlinks=False)
-                files += 1
-                if status.st_nlink == 1 or status.st_ino not in linked or entry.is_dir(follow_symlinks=False):
-                    blocks += status.st_blocks
-                linked.add(status.st_ino)
-                if entry.is_dir(follow_symlinks=False):
-                    below = _below(folder, entry.name, depth, linked)
-                    blocks, files = blocks + below[0], files + below[1]
-    return blocks, files
-
-
-def _below(folder: int, name: str, depth: int, linked: set[int]) -> tuple[int, int]:
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        for found in _walk(os.open(path, _FOLDER), 0, set()):
+            blocks, files = blocks + found, files + 1
+            if files > most_files:
+                raise Uncountable
     except PermissionError as error:
         raise Uncountable from error
+    return blocks * 512
+
+
+def _walk(folder: int, depth: int, linked: set[int]) -> Iterator[int]:
+    """The blocks of everything below a folder; those of a file with several names only once. Closes `folder`."""
     try:
-        return _walk(descriptor, depth + 1, linked)
+        if depth > MAX_DEPTH:
+            raise Uncountable
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    status = entry.stat(follow_symlinks=False)
+                    is_folder = stat.S_ISDIR(status.st_mode)
+                    yield status.st_blocks if is_folder or status.st_ino not in linked else 0
+                    if status.st_nlink > 1:
+                        linked.add(status.st_ino)
+                    if is_folder:
+                        yield from _walk(os.open(entry.name, _FOLDER, dir_fd=folder), depth + 1, linked)
     finally:
-        os.close(descriptor)
+        os.close(folder)

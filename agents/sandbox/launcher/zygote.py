@@ -7,6 +7,7 @@ caller closes the socket or dies, everything here ends, and with it every sandbo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -37,6 +38,9 @@ def main() -> None:
     os.pwrite(int(sys.argv[3]), group.encode(), 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
+    if os.geteuid() == 0:
+        os.setgroups([])  # a sandbox cannot give them up itself
+    kernel.adopt_orphans()
     parent = cgroups.open_parent(group)
     plan = init.Plan(mounts=rootfs.system_mounts(), links=rootfs.system_links(), filter=seccomp.program())
     gc.collect()
@@ -74,12 +78,11 @@ class Crew:
                 self._note(os.read(self.news[0], _NEWS.size * 64))
 
     def end(self) -> None:
-        """Ends what still runs. Process 1 of each sandbox dies with its supervisor."""
+        """Ends what still runs. Process 1 of each sandbox dies with its supervisor and becomes our child."""
         for pid in self.all:
             os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + _END_WITHIN_S
-        while self.all and time.monotonic() < until:
-            self._reap()
+        while self._reap() and time.monotonic() < until:
             time.sleep(0.001)
 
     def _add(self) -> None:
@@ -89,12 +92,16 @@ class Crew:
         self.all.add(pid)
         self.free.add(pid)
 
-    def _reap(self) -> None:
-        while self.all and (pid := os.waitpid(-1, os.WNOHANG)[0]):
-            self.all.discard(pid)
-            self.free.discard(pid)
-            if self.parent is not None:
-                self.parent.remove_group(pid)
+    def _reap(self) -> bool:
+        """Buries the dead; whether there are still children alive."""
+        with contextlib.suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self.free.discard(pid)
+                if pid in self.all and self.parent is not None:
+                    self.parent.remove_group(pid)
+                self.all.discard(pid)
+            return True
+        return False
 
     def _note(self, news: bytes) -> None:
         for pid, is_free in _NEWS.iter_unpack(news):

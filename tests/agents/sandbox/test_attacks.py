@@ -15,8 +15,8 @@ from benchmarks.sandbox_attacks.world import Case, World
 
 ATTACKS = {attack.path.stem: attack for attack in read_attacks([OWN_ATTACKS])}
 QUICK = (
-    "evaluator_write", "file_read_direct", "file_overlay_attributes", "leave_daemon", "link_chain", "net_tcp",
-    "rights_user_namespace", "signal_outside",
+    "evaluator_write", "file_read_direct", "file_overlay_attributes", "leave_daemon", "link_chain", "link_long_chain",
+    "memory_semaphores", "memory_stdin_attributes", "net_tcp", "rights_user_namespace", "signal_outside",
 )  # fmt: skip
 
 

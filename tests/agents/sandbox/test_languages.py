@@ -1,12 +1,15 @@
 """Programs in the languages of R801-9.6 that this machine has; the others are reported as not run."""
 
 import os
+import pwd
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from agents.sandbox import NamespaceSandbox
-from agents.sandbox.languages import LANGUAGES, Toolchain, Verdict, execute, find_toolchains
+from agents.sandbox.languages import LANGUAGES, Toolchain, Verdict, _own_folder, execute, find_toolchains
+from contracts.errors import UserInputError
 
 TOOLCHAINS = find_toolchains(os.environ["PATH"])
 
@@ -101,3 +104,12 @@ def test_files_lie_beside_the_program(sandbox: NamespaceSandbox) -> None:
     source = "import beside; print(beside.value, open('data.txt').read())"
     files = {"beside.py": b"value = 7", "data.txt": b"data"}
     assert execute(sandbox, toolchain("python"), source, files=files).results[-1].stdout == b"7 data\n"
+    for name in ("../beside.py", "a/b", "/x"):
+        with pytest.raises(UserInputError, match="cannot lie beside"):
+            execute(sandbox, toolchain("python"), source, files={name: b""})
+
+
+def test_a_toolchain_does_not_bring_a_home_with_it() -> None:
+    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    assert _own_folder(home / "bin" / "node") == home / "bin" / "node"
+    assert _own_folder(Path("/opt/node/bin/node")) == Path("/opt/node")

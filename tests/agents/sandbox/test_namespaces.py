@@ -1,6 +1,5 @@
 """What the isolated implementation keeps apart (RM2-7.15, RC2-10.1 on one machine)."""
 
-import json
 import os
 import signal
 import socket
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,20 +33,8 @@ def test_no_rights_are_left(sandbox: NamespaceSandbox) -> None:
     text = run(sandbox, "cat /proc/self/status; id -u; hostname").stdout.decode()
     values = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
     assert {values[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
-    assert (values["NoNewPrivs"], values["Seccomp"], values["Groups"].strip()) == ("1", "2", values["Groups"].strip())
+    assert (values["NoNewPrivs"], values["Seccomp"]) == ("1", "2")
     assert text.endswith("1000\nsandbox\n")
-
-
-@pytest.mark.usefixtures("as_root")
-def test_as_root_the_code_runs_as_another_user(sandbox: NamespaceSandbox) -> None:
-    """Design section 10: as root it drops to another uid. Seen from outside, while it runs."""
-    workspace = sandbox.create()
-    command = Command(argv=("sh", "-c", "touch mine; sleep 5"), limits=Limits(wall_s=1))
-    sandbox.run(workspace, command)
-    owners = {path.stat().st_uid for path in Path("/var/tmp").glob("lt*/isolated/owner-*/*/fs/mine")}
-    assert owners == {sandbox.facts().uid}
-    assert sandbox.facts().uid != 0
-    workspace.discard()
 
 
 def test_the_host_is_out_of_sight(sandbox: NamespaceSandbox, tmp_path: Path) -> None:
@@ -124,6 +110,74 @@ print(call(435, 0, 0), call(425, 8, 0), call(428, -100, b"/", 1), libc.ptrace(16
     assert result.stdout.decode().split() == ["-1", "1", "-1", "1", "38", "1", "1", "-1"], result
 
 
+def test_memory_of_the_kernel_cannot_be_asked_for(sandbox: NamespaceSandbox) -> None:
+    """No swapping out, no semaphores, no attributes, no rare protocols; larger socket buffers in words only."""
+    code = """
+import ctypes, mmap, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+area = mmap.mmap(-1, 4096); area.madvise(mmap.MADV_WILLNEED)
+try: area.madvise(21)
+except OSError as error: print(error.errno)
+print(libc.semget(0, 100, 0o1600), ctypes.get_errno())
+for target in (0, "/tmp", "."):
+    try: os.setxattr(target, "user.x", b"x")
+    except OSError as error: print(error.errno)
+one = socket.socket(); before = one.getsockopt(1, 7), one.getsockopt(1, 8)
+one.setsockopt(1, 7, 1 << 24); one.setsockopt(1, 8, 1 << 24); one.setsockopt(1, socket.SO_REUSEADDR, 1)
+print((one.getsockopt(1, 7), one.getsockopt(1, 8)) == before, one.getsockopt(1, socket.SO_REUSEADDR))
+try: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)
+except OSError as error: print(error.errno)
+socket.socket(socket.AF_INET6, socket.SOCK_DGRAM, 17); socket.socketpair()
+"""
+    result = run(sandbox, f"{PYTHON} -c '{code}'")
+    assert result.stdout.decode().split() == ["22", "-1", "38", "95", "95", "95", "True", "1", "93"], result
+
+
+def test_a_file_that_is_no_program_is_said_as_a_shell_would(sandbox: NamespaceSandbox) -> None:
+    workspace = sandbox.create()
+    assert sandbox.run(workspace, Command(argv=("sh", "-c", "echo x > file"))).ok
+    assert sandbox.run(workspace, Command(argv=("./file",))).exit_code == 126
+    assert sandbox.run(workspace, Command(argv=("./none",))).exit_code == 127
+    workspace.discard()
+
+
+def test_relative_paths_mean_what_they_mean_outside(
+    sandbox: NamespaceSandbox, sandbox_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data.txt").write_text("data")
+    monkeypatch.chdir(tmp_path)
+    mounts = (Mount(source=Path("data.txt"), target="/inputs/x"), Mount(source=Path("data.txt")))
+    assert run(sandbox, f"cat /inputs/x {tmp_path}/data.txt", mounts).stdout == b"datadata"
+    monkeypatch.chdir(sandbox_root)
+    own = NamespaceSandbox(Path("relative"))
+    monkeypatch.chdir(tmp_path)
+    assert run(own, "cat", ()).ok
+    own.close()
+    assert list((sandbox_root / "relative").iterdir()) == []
+
+
+def test_a_mount_inside_another_is_the_callers_mistake(sandbox: NamespaceSandbox, tmp_path: Path) -> None:
+    mounts = (Mount(source=tmp_path, target="/inputs/a"), Mount(source=tmp_path, target="/inputs/a/b"))
+    with pytest.raises(UserInputError, match="nothing can be mounted at /inputs/a/b"):
+        run(sandbox, "true", mounts)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_closing_ends_what_runs_and_leaves_nothing(sandbox_root: Path, sandbox: NamespaceSandbox, attempt: int) -> None:
+    root = sandbox_root / f"closing-{attempt}"
+    own = NamespaceSandbox(root)
+    busy = "for i in 1 2 3 4 5 6; do (while :; do : > $i; rm $i; done) & done; sleep 60"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, own, busy, wall_s=60)
+        time.sleep(0.3)
+        own.close()
+        assert isinstance(running.exception(), EnvironmentFault)
+    assert list(root.iterdir()) == []
+    own.close()
+    with pytest.raises(UserInputError, match="was closed"):
+        own.create()
+
+
 def test_nothing_is_left_running(sandbox: NamespaceSandbox) -> None:
     result = run(
         sandbox, "setsid sh -c 'trap \"\" TERM HUP; sleep 4711' </dev/null >/dev/null 2>&1 & sleep 0.1; echo over"
@@ -137,6 +191,7 @@ def test_processes_are_bounded(sandbox: NamespaceSandbox) -> None:
     script = "i=0; while [ $i -lt 200 ]; do sleep 20 & i=$((i+1)); done 2>/dev/null; ls /proc | grep -c '^[0-9]'"
     result = run(sandbox, script, processes=20, wall_s=10)
     assert b"fork" in result.stderr or int(result.stdout or 0) <= 24, result
+    assert run(sandbox, "echo alone", processes=1).stdout == b"alone\n"
 
 
 _ONE = "held = [bytearray(b'x') * (8 << 20) for _ in range(200)]"
@@ -209,71 +264,6 @@ def test_a_dead_launcher_is_said_and_ends_everything(sandbox_root: Path, sandbox
     assert list((sandbox_root / "dying").iterdir()) == []
 
 
-def test_root_is_never_the_user_of_the_code(as_root: None, sandbox_root: Path) -> None:
-    with pytest.raises(UserInputError, match="user id 0"):
-        NamespaceSandbox(sandbox_root / "root", uid=0)
-
-
-@pytest.fixture
-def ordinary(as_root: None, sandbox: NamespaceSandbox) -> Iterator[Path]:
-    """A folder of an ordinary user, and a system Python that this user can start."""
-    if not os.path.exists(PYTHON):
-        pytest.skip(f"{PYTHON} is needed to run as another user")
-    with tempfile.TemporaryDirectory(prefix="lt", dir="/var/tmp") as folder:
-        os.chown(folder, 4242, 4242)
-        yield Path(folder)
-
-
-def as_ordinary(folder: Path, script: str, *prefix: str) -> subprocess.CompletedProcess[str]:
-    command = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", *prefix, PYTHON, "-B", "-c", script]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-    )
-
-
-_ORDINARY = """
-import json
-from pathlib import Path
-from agents.sandbox import *
-sandbox = NamespaceSandbox(Path("store"))
-workspace = sandbox.create()
-limits = Limits(processes=20, wall_s=5, disk_bytes=20 << 20, memory_bytes=128 << 20)
-def run(script): return sandbox.run(workspace, Command(argv=("sh", "-c", script), limits=limits))
-first = run("echo x > f; id -u; mkdir closed; echo y > closed/z; chmod 000 closed; ls /root /home")
-bomb = run("i=0; while [ $i -lt 60 ]; do sleep 9 & i=$((i+1)); done; echo all")
-disk = run("for i in 1 2 3; do head -c 15M /dev/urandom > f$i; done; sleep 4")
-changed = [c.path for c in workspace.diff()]
-print(json.dumps([sandbox.facts().uid, first.stdout.decode(), changed, bomb.stdout.decode(), disk.outcome]))
-sandbox.close()
-print(list(Path("store").iterdir()))
-"""
-
-
-def test_an_ordinary_user_has_the_same_sandbox(ordinary: Path) -> None:
-    done = as_ordinary(ordinary, _ORDINARY)
-    assert done.returncode == 0, done.stderr
-    uid, first, changed, bomb, disk = json.loads(done.stdout.splitlines()[0])
-    assert (uid, first, bomb, disk) == (4242, "1000\n", "", "disk")
-    assert "f" in changed
-    assert done.stdout.splitlines()[1] == "[]"
-
-
-def test_a_kernel_that_refuses_is_named_with_the_remedy(ordinary: Path) -> None:
-    script = """
-from pathlib import Path
-from agents.sandbox import NamespaceSandbox
-from contracts.errors import EnvironmentFault
-try: NamespaceSandbox(Path("store"))
-except EnvironmentFault as fault: print(fault)
-print(list(Path("store").iterdir()))
-"""
-    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
-    done = as_ordinary(ordinary, script, "unshare", "-U", "--map-user=4242", "--keep-caps", "sh", "-c", forbid, "sh")
-    assert "step 'namespaces' failed" in done.stdout, done.stderr
-    assert "user.max_user_namespaces" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 def test_the_launcher_needs_only_the_standard_library() -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import agents.sandbox.launcher.zygote"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
@@ -284,7 +274,7 @@ def test_many_commands_at_a_time_and_after_each_other(sandbox: NamespaceSandbox)
 
     def one(number: int) -> bytes:
         workspace = sandbox.create()
-        result = sandbox.run(workspace, Command(argv=("cat",), stdin=b"%d" % number))
+        result = sandbox.run(workspace, Command(argv=("sh", "-c", "cat; sleep 0.02"), stdin=b"%d" % number))
         workspace.discard()
         return result.stdout
 

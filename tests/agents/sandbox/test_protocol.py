@@ -108,7 +108,7 @@ def test_export_takes_files_and_inner_links_and_nothing_that_leads_outside(
     assert (tmp_path / "out" / "link").read_text() == "b"
     assert (tmp_path / "out" / "src" / "a.txt").read_text() == "a"
     assert not (tmp_path / "out" / "suid").stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
-    with pytest.raises(UserInputError, match="exists"):
+    with pytest.raises(UserInputError, match="cannot export"):
         workspace.export(tmp_path / "out")
     workspace.discard()
 
@@ -186,11 +186,15 @@ def test_a_busy_or_discarded_workspace_says_so(either: Sandbox) -> None:
 def test_what_makes_no_sense_is_refused_with_a_remedy(either: Sandbox, tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="not a folder"):
         either.create(tmp_path / "missing")
-    with pytest.raises(UserInputError, match="must be positive"):
-        Limits(wall_s=0)
-    for argv in ((), ("a\0b",)):
-        with pytest.raises(UserInputError, match="empty or holds a NUL"):
+    for limits in ({"wall_s": 0}, {"wall_s": float("inf")}, {"cpu_s": 1.5}, {"memory_bytes": 1 << 70}):
+        with pytest.raises(UserInputError, match="cannot be"):
+            Limits(**limits)
+    for argv in ((), ("",), ("a\0b",), ("a", "\ud800")):
+        with pytest.raises(UserInputError, match="the command is empty"):
             Command(argv=argv)
+    for name in ("", "a=b"):
+        with pytest.raises(UserInputError, match="'=' in a variable's name"):
+            Command(argv=("true",), env={name: "x"})
     workspace = either.create()
     with pytest.raises(UserInputError, match="does not exist"):
         either.run(workspace, Command(argv=("true",), mounts=(Mount(source=tmp_path / "missing"),)))

@@ -15,6 +15,7 @@ import pytest
 from agents.sandbox import Command, Limits, NamespaceSandbox
 from agents.sandbox.egress import Denied, EgressRecord, EgressRule, is_public, read_request
 from agents.sandbox.proxy import EgressProxy
+from contracts.errors import UserInputError
 
 PYTHON = "/usr/bin/python3"
 
@@ -177,6 +178,7 @@ def test_private_addresses_are_known_in_every_form(address: str) -> None:
         b"GET http://a/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"GET http://a/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET http://a/ HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+        b"GET http://a/ HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
         b"CONNECT a HTTP/1.1\r\n\r\n",
         b"CONNECT a:1/x HTTP/1.1\r\n\r\n",
         b"GET http://a:99999/ HTTP/1.1\r\n\r\n",
@@ -192,3 +194,30 @@ def test_a_plain_request_is_rewritten_for_the_origin() -> None:
     data = b"GET http://Example.ORG./a?b=c HTTP/1.0\r\nHost: other\r\nX-Api-Key: k\r\nAccept: */*\r\n\r\nrest"
     head = b"GET /a?b=c HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\nAccept: */*\r\n\r\n"
     assert request_of(data) == ("GET", "example.org", 80, "/a?b=c", head)
+
+
+def test_headers_that_may_carry_credentials_are_dropped_by_any_name() -> None:
+    names = ("Api-Key", "Private-Token", "X-Amz-Security-Token", "X-Client-Secret", "X-Goog-Api-Key", "Set-Cookie2")
+    kept = ("Accept", "If-None-Match", "Range", "User-Agent", "X-Kind")
+    lines = "".join(f"{name}: v\r\n" for name in (*names, *kept))
+    head = request_of(f"GET http://a/ HTTP/1.1\r\n{lines}\r\n".encode())[4].decode()
+    assert [line.partition(":")[0] for line in head.splitlines()[3:-1]] == list(kept)
+
+
+@pytest.mark.parametrize("path", ["/ok/%2e%2e/x", "/ok/%25252e%25252e/x", "/ok/" + "%" + "25" * 12 + "2e/x", "/other"])
+def test_a_path_is_judged_as_any_server_may_read_it(path: str) -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(f"GET http://a{path} HTTP/1.1\r\n\r\n".encode())
+        request = read_request(right)
+    assert not EgressRule(host="a", port=80, methods=("GET",), path_prefix="/ok/").allows(request)
+
+
+def test_rules_and_sockets_that_cannot_work_are_refused(folder: Path) -> None:
+    for host, method in (("Example.org", "GET"), ("example.org:80", "GET"), ("example.org", "get")):
+        with pytest.raises(UserInputError, match="no request can match"):
+            EgressRule(host=host, methods=(method,))
+    for name in ("there", "x" * 120):
+        (folder / "there").touch()
+        with pytest.raises(UserInputError, match="cannot listen"):
+            EgressProxy(folder / name, (), record=lambda record: None, clock=lambda: 0.0).start()

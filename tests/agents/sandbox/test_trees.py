@@ -63,6 +63,48 @@ def test_a_copy_follows_no_link_and_leaves_special_files_out(tmp_path: Path) -> 
     assert (target / "folder").is_symlink()
 
 
+def test_a_copy_takes_no_more_disk_than_the_original(tmp_path: Path) -> None:
+    """Hard links and holes: untrusted code must not make us write what it did not have to write itself."""
+    source = layer(tmp_path / "source", {"a": "x" * 100_000})
+    os.link(source / "a", source / "b")
+    with open(source / "hole", "wb") as file:
+        file.write(b"head")
+        file.seek(50 << 20)
+        file.write(b"middle")
+        file.truncate(1 << 30)
+    target = tmp_path / "target"
+    target.mkdir()
+    trees.copy_tree([source], target, os.geteuid())
+    assert (target / "a").samefile(target / "b")
+    assert (target / "b").read_text() == "x" * 100_000
+    copied = (target / "hole").stat()
+    assert (copied.st_size, copied.st_blocks * 512 < 1 << 20) == (1 << 30, True)
+    with open(target / "hole", "rb") as file:
+        assert file.read(4) == b"head"
+        file.seek(50 << 20)
+        assert file.read(7) == b"middle\0"
+
+
+def test_links_that_cannot_be_followed_are_not_exported(tmp_path: Path) -> None:
+    source = layer(tmp_path / "source", {"a": "x"})
+    (source / "good").symlink_to("a")
+    (source / "dangling").symlink_to("none")
+    for number in range(1500):
+        (source / f"chain-{number}").symlink_to(f"chain-{number + 1}")
+    exported = trees.export([source], tmp_path / "out", 1 << 20)
+    assert exported.files + len(exported.skipped) == 1503
+    assert {"good", "dangling"}.isdisjoint(exported.skipped)
+    assert "chain-0" in exported.skipped
+
+
+@pytest.mark.parametrize("target", ["there", "file/below"])
+def test_an_export_that_cannot_be_made_is_the_callers_mistake(tmp_path: Path, target: str) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserInputError, match="cannot export"):
+        trees.export([tmp_path / "there"], tmp_path / target, 1 << 20)
+
+
 def test_removal_needs_no_path_to_the_bottom_and_no_rights(tmp_path: Path) -> None:
     folder = tmp_path / "deep"
     folder.mkdir()
