@@ -10,6 +10,7 @@ from context_store.records import Diagnostic, NegativeResult, Suspect, VerdictRe
 from contracts.enums import Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
+from loops.debug.precursors import leads
 
 _MAX_REFS = 4
 
@@ -59,7 +60,8 @@ def _symptoms(case: Case) -> list[str]:
         f"- steps {a.onset[0]}-{a.onset[1]}, severity {a.severity:.2f}: {a.statement} ({_refs(a.evidence[:2])})"
         for a in case.anomalies
     ]
-    return ["## What was seen", "\n".join(rows)]
+    order = [f"{lead.sentence[:1].upper()}{lead.sentence[1:]}." for lead in leads(case.anomalies)]
+    return ["## What was seen", "\n".join(rows), *order]
 
 
 def _scene(case: Case) -> list[str]:

@@ -15,7 +15,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
 from context_store import Store, open_store
-from context_store.records import Effect, EffectRequest, NegativeResult, NewProposal, NewRun, Project
+from context_store.records import Amount, Effect, EffectRequest, NegativeResult, NewProposal, NewRun, Project
 from contracts.enums import EffectKind, EffectState, InvestigationState, Role, RunRole, SignalStrength
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef
@@ -23,7 +23,6 @@ from loops.core import (
     Applied,
     Charter,
     Conclusion,
-    Cost,
     EmptyCycle,
     Limits,
     Link,
@@ -71,7 +70,7 @@ class SmallLoop:
             investigation_id=case_id,
             actor="loop:small",
         )
-        return Planned(requests=(Request(effect=effect, cost=Cost(cpu_s=10.0, reruns=1)),), reason=f"try {payload}")
+        return Planned(requests=(Request(effect=effect, cost=Amount(cpu_s=10.0, reruns=1)),), reason=f"try {payload}")
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         for effect in effects:
