@@ -100,14 +100,15 @@ def run_all(cells: Sequence[Cell], work: Path, *, fresh: bool) -> Iterator[dict[
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
-        "| fault | seed | verdict | scope | cause kind | culprit found | re-runs | verified | seconds |",
+        "| fault | seed | verdict | scope | cause kind | culprits exact | re-runs | fix verified | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         fault, _, seed = str(row["cell"]).rpartition("-")
-        found = "-" if fault == HEALTHY else ("yes" if row["culprit_commits"] == row["truth_commits"] else "no")
+        is_exact = sorted(row["culprit_commits"]) == sorted(row["truth_commits"])
+        found, held = ("-" if fault == HEALTHY else "yes" if good else "no" for good in (is_exact, row["verified"]))
         values = (fault, seed, row["verdict"], row["scope"] or "-", row["cause_kind"], found, row["reruns"])
-        lines.append("| " + " | ".join(map(str, (*values, row["verified"], f"{row['seconds']:.0f}"))) + " |")
+        lines.append("| " + " | ".join(map(str, (*values, held, f"{row['seconds']:.0f}"))) + " |")
     return "\n".join(lines)
 
 
