@@ -89,7 +89,7 @@ class Operation(Generic[P, R]):
         except ModuleNotFoundError as error:
             if error.name != "triton":
                 raise
-            remedy = "pip install 'lathe[triton]', or choose the cpu or reference backend"
+            remedy = "pip install '.[kernels]' in Lathe's folder, or choose the cpu or reference backend"
             raise EnvironmentFault(f"{self.name}: triton is not installed", remedy=remedy) from error
         if not tensor.is_cuda and not importlib.import_module("kernels.interpreter").INTERPRETED:
             remedy = "set TRITON_INTERPRET=1 before triton is first imported, or choose the cpu backend"

@@ -15,7 +15,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -121,15 +121,21 @@ def batched(a: Operands, b: Operands, out: Operands, *, rows: Counts, cols: Coun
     """out[i] = a[i] @ b[i] in fp32 for products of rows[i] x inner[i] x cols[i], none of them empty."""
     call, number = _batch_routine(), len(out.addresses)
     assert call is not None, "ask batch_available() first"
-
-    def many(value: Counts, kind: type = np.int32) -> NDArray[Any]:
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=kind), number))
-
-    head = [many(_TRANSPOSED if operand.transposed else _PLAIN) for operand in (a, b)]
-    head += [many(rows), many(cols), many(inner), many(1, np.float32)]
-    tail = [a.addresses, many(a.lead), b.addresses, many(b.lead), many(0, np.float32), out.addresses, many(out.lead)]
-    sizes = many(1)
-    call(_ROW_MAJOR, *(array.ctypes.data for array in (*head, *tail)), number, sizes.ctypes.data)
+    operations = (_TRANSPOSED if operand.transposed else _PLAIN for operand in (a, b))
+    values = (*operations, rows, cols, inner, a.lead, b.lead, out.lead, 1)
+    integers = np.empty((len(values), number), dtype=np.int32)
+    for row, value in zip(integers, values, strict=True):
+        row[:] = value
+    scalars = np.zeros((2, number), dtype=np.float32)
+    scalars[0] = 1
+    a_ops, b_ops, m, n, k, a_lead, b_lead, out_lead, sizes = range(
+        integers.ctypes.data, integers.ctypes.data + integers.nbytes, 4 * number
+    )
+    alpha, beta = scalars.ctypes.data, scalars.ctypes.data + 4 * number
+    a_at, b_at, out_at = (operand.addresses.ctypes.data for operand in (a, b, out))
+    call(
+        _ROW_MAJOR, a_ops, b_ops, m, n, k, alpha, a_at, a_lead, b_at, b_lead, beta, out_at, out_lead, number, sizes
+    )  # fmt: skip
 
 
 def operands(

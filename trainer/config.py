@@ -219,10 +219,27 @@ class DiagnosticsConfig(Section):
     console_every: Count = 10
 
 
+Form = Literal["bf16", "mxfp8", "nvfp4"]
+
+
+class ExpertNumerics(Section):
+    """How routed experts are computed: by torch, by the fused kernel, or quantised (emulated low precision).
+
+    The four flows matter to `quantised` only; their defaults are the report's choice (RC2-7.7, RC2-8.2, RC2-8.4).
+    """
+
+    products: Literal["torch", "kernels", "quantised"] = "torch"
+    dispatch: Form = "mxfp8"  # tokens on their way to their experts
+    forward: Form = "nvfp4"  # both operands of the forward products
+    backward: Form = "mxfp8"  # both operands of the gradients' products
+    combine: Form = "bf16"  # results on their way back
+
+
 class NumericsConfig(Section):
     """Precision and what happens when a loss is not finite."""
 
     router_input: Literal["float32", "bfloat16"] = "float32"  # rounding of what the router reads
+    experts: ExpertNumerics = ExpertNumerics()
     on_nonfinite: Literal["stop", "continue"] = "stop"
 
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from trainer.attention import AttentionTables, attention
 from trainer.config import TrainConfig
+from trainer.expert_kernels import kernel_experts
 from trainer.experts import Assignments, routed_experts, shared_experts
 from trainer.norm import rms_norm
 from trainer.parts import Parts
@@ -87,12 +88,15 @@ class LanguageModel:
         return normal.view(-1, model.d_model), routings
 
     def _experts(self, x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Routing]:
-        moe = self._config.moe
-        router_input = x_TD.bfloat16().float() if self._config.numerics.router_input == "bfloat16" else x_TD
+        moe, numerics = self._config.moe, self._config.numerics
+        router_input = x_TD.bfloat16().float() if numerics.router_input == "bfloat16" else x_TD
         routing = route(router_input, weights, f"{prefix}router.", moe)
-        matrices = (weights[f"{prefix}experts.{name}"] for name in ("gate", "up", "down"))
-        pairs = Assignments.sort(routing.choice_KT, routing.chosen_ET)
-        out_TD = routed_experts(x_TD, routing.weight_KT, pairs, *matrices)
+        gate, up, down = (weights[f"{prefix}experts.{name}"] for name in ("gate", "up", "down"))
+        if numerics.experts.products == "torch":
+            pairs = Assignments.sort(routing.choice_KT, routing.chosen_ET)
+            out_TD = routed_experts(x_TD, routing.weight_KT, pairs, gate, up, down)
+        else:
+            out_TD = kernel_experts(x_TD, routing.weight_KT, routing.choice_KT, (gate, up, down), numerics.experts)
         if moe.num_shared_experts:
             out_TD = out_TD + shared_experts(
                 x_TD, *(weights[f"{prefix}shared_experts.{name}"] for name in ("gate", "up", "down"))

@@ -29,7 +29,7 @@ def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
     it, and raised: those of the project's code as UserInputError.
     """
     make_deterministic(launch.num_threads)
-    _keep_freed_memory()
+    keep_freed_memory()
     log = RunLog(segment_folder(launch.folder, launch.segment))
     if log.found.finished == "completed":
         return 0
@@ -79,7 +79,7 @@ def make_deterministic(num_threads: int) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing here reads memory it did not write
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let glibc reuse freed blocks of any size; by default it returns large ones and each step faults them in again."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

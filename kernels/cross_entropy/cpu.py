@@ -36,7 +36,7 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         hidden_TD, weight_VD = hidden_TD.contiguous(), weight_VD.contiguous()
         counted_T = targets_T != IGNORE
-        count = max(int(counted_T.sum()), 1)
+        count, all_counted = max(int(counted_T.sum()), 1), bool(counted_T.all())
         losses_T = torch.empty(len(targets_T), dtype=torch.float32)
         lse_T = torch.empty_like(losses_T)
         dhidden_TD = torch.empty_like(hidden_TD) if needs_grad else None
@@ -48,15 +48,15 @@ class _CrossEntropy(torch.autograd.Function):
             logits_cV = buffer_CV[: len(targets_T[part])]
             product(hidden_TD[part], weight_VD.t(), logits_cV)
             targets_c1 = targets_T[part].clamp(min=0).unsqueeze(1)
-            torch.logsumexp(logits_cV, dim=1, out=lse_T[part])
-            torch.sub(lse_T[part], logits_cV.gather(1, targets_c1).squeeze(1), out=losses_T[part])
+            chosen_c1 = logits_cV.gather(1, targets_c1)
+            lse_c1, mass_c1 = _exponentiate(logits_cV)
+            lse_T[part], losses_T[part] = lse_c1.squeeze(1), (lse_c1 - chosen_c1).squeeze(1)
             if dhidden_TD is None or dweight_VD is None:
                 continue
-            lse_c1 = lse_T[part].unsqueeze(1)
-            scale_c1 = (1 + 2 * z_coefficient * lse_c1).div_(count)
-            torch.exp(logits_cV.sub_(lse_c1), out=logits_cV).mul_(scale_c1)
+            logits_cV.mul_((1 + 2 * z_coefficient * lse_c1).div_(mass_c1.mul_(count)))
             logits_cV.scatter_add_(1, targets_c1, torch.full_like(lse_c1, -1.0 / count))
-            logits_cV.masked_fill_(~counted_T[part].unsqueeze(1), 0.0)
+            if not all_counted:
+                logits_cV.masked_fill_(~counted_T[part].unsqueeze(1), 0.0)
             dlogits_cV = logits_cV.to(hidden_TD.dtype)
             torch.mm(dlogits_cV, weight_VD, out=dhidden_TD[part])
             product(dlogits_cV.t(), hidden_TD[part], dweight_VD, add=True)
@@ -71,6 +71,13 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         dhidden_TD, dweight_VD = ctx.saved_tensors
         return dhidden_TD * grads[0], dweight_VD * grads[0], None, None, None
+
+
+def _exponentiate(logits_cV: Tensor) -> tuple[Tensor, Tensor]:
+    """logsumexp [c, 1] and the sum [c, 1] of exp(logit - largest logit), which replaces the logits."""
+    top_c1 = logits_cV.amax(dim=1, keepdim=True)
+    mass_c1 = torch.exp(logits_cV.sub_(top_c1), out=logits_cV).sum(dim=1, keepdim=True)
+    return mass_c1.log().add_(top_c1), mass_c1
 
 
 def product(a_MK: Tensor, b_KN: Tensor, out_MN: Tensor, *, add: bool = False) -> None:

@@ -7,10 +7,12 @@ width, F expert width (F2 = gate and up side by side); a plain product is [T, K]
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from contracts.errors import UserInputError
 from kernels.backend import FLOATS, Backend, Operation, require
 from kernels.grouped_gemm import cpu, mlp, reference
 from kernels.grouped_gemm.permutation import Permutation, sort_by_expert
@@ -56,8 +58,8 @@ def expert_mlp(
 ) -> Tensor:
     """y[n] = sum over k of gate[n, k] * SwiGLU expert e(n, k) of x[n]; differentiable in x, gates and both weights.
 
-    The permutation comes from `sort_by_expert`; dropped pairs contribute nothing. `w_gate_up` holds the gate's F
-    columns, then the up projection's. Raises UserInputError on shapes that do not fit.
+    The permutation comes from `sort_by_expert`; dropped pairs contribute nothing, whatever their gate. `w_gate_up`
+    holds the gate's F columns, then the up projection's. Raises UserInputError on shapes that do not fit.
     """
     num_experts, width, hidden = w_gate_up_EDF2.shape
     require(
@@ -77,18 +79,20 @@ def expert_mlp(
 
 
 def _check_products(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> None:
-    require(
-        x_TK.dim() == 2 and w_EKN.dim() == 3 and x_TK.shape[1] == w_EKN.shape[1],
-        f"grouped_gemm: x {tuple(x_TK.shape)} and w {tuple(w_EKN.shape)} do not fit",
-        "pass x [T, K] and w [E, K, N]",
-    )
-    require(x_TK.dtype == w_EKN.dtype, "grouped_gemm: x and w differ in dtype", "convert both to one dtype")
-    require(
-        offsets_E.shape == (w_EKN.shape[0],) and offsets_E.dtype == torch.int32 and w_EKN.shape[0] > 0,
-        f"grouped_gemm: offsets {tuple(offsets_E.shape)} {offsets_E.dtype} for {w_EKN.shape[0]} groups",
-        "pass one int32 cumulative end a group",
-    )
-    if offsets_E.device.type == "cpu":
-        ends = [0, *offsets_E.tolist()]
-        ascending = all(a <= b for a, b in itertools.pairwise(ends))
-        require(ascending and ends[-1] <= x_TK.shape[0], "grouped_gemm: offsets are not ascending ends", "sort rows")
+    """Cheap where nothing is wrong: a product of small groups takes little longer than a few messages take to build."""
+    if x_TK.dim() != 2 or w_EKN.dim() != 3 or x_TK.shape[1] != w_EKN.shape[1]:
+        message = f"grouped_gemm: x {tuple(x_TK.shape)} and w {tuple(w_EKN.shape)} do not fit"
+        raise UserInputError(message, remedy="pass x [T, K] and w [E, K, N]")
+    num_groups = w_EKN.shape[0]
+    if x_TK.dtype != w_EKN.dtype:
+        raise UserInputError("grouped_gemm: x and w differ in dtype", remedy="convert both to one dtype")
+    if offsets_E.shape != (num_groups,) or offsets_E.dtype != torch.int32 or not num_groups:
+        message = f"grouped_gemm: offsets {tuple(offsets_E.shape)} {offsets_E.dtype} for {num_groups} groups"
+        raise UserInputError(message, remedy="pass one int32 cumulative end a group")
+    if offsets_E.device.type == "cpu" and not _ascending(tuple(offsets_E.tolist()), x_TK.shape[0]):
+        raise UserInputError("grouped_gemm: offsets are not ascending ends", remedy="sort rows")
+
+
+@lru_cache(maxsize=64)
+def _ascending(ends: tuple[int, ...], num_rows: int) -> bool:
+    return all(a <= b for a, b in itertools.pairwise((0, *ends, num_rows)))

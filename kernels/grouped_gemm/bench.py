@@ -1,6 +1,6 @@
 """Grouped GEMM and the expert MLP against torch's F.grouped_mm, forward and backward; and against a dense product.
 
-`python -m kernels.grouped_gemm.bench --costs` prints the costs that plan.py's Machine holds.
+`python -m kernels.grouped_gemm.bench --costs --threads N` prints the costs that plan.py's Machine holds.
 """
 
 from __future__ import annotations
@@ -50,8 +50,12 @@ class Ratios:
     cell: Cell
     x_torch: float
     of_dense: float
-    x_torch_new: float
+    x_torch_new: float | None
     ours_s: float
+
+    def figures(self) -> dict[str, float | None]:
+        """All but the cell, as JSON takes them."""
+        return {name: value for name, value in vars(self).items() if name != "cell"}
 
 
 def draw_loads(cell: Cell, seed: int) -> tuple[int, ...]:
@@ -113,10 +117,10 @@ def measure(cell: Cell, *, rounds: int, new_rounds: int) -> Ratios:
     )
 
 
-def _with_new_loads(cell: Cell, x: Tensor, w: Tensor, dy: Tensor, rounds: int) -> float:
-    """Both candidates see the same new loads in each round; float("nan") without rounds or with fixed loads."""
+def _with_new_loads(cell: Cell, x: Tensor, w: Tensor, dy: Tensor, rounds: int) -> float | None:
+    """Both candidates see the same new loads in each round; None without rounds or with fixed loads."""
     if not rounds or cell.loads not in ("uniform", "dirichlet"):
-        return float("nan")
+        return None
     seeds = {"ours": iter(range(1, 10**6)), "torch": iter(range(1, 10**6))}
     candidates = {
         "ours": lambda: step(grouped_gemm, x, w, ends_of(draw_loads(cell, next(seeds["ours"]))), dy),
@@ -189,8 +193,9 @@ def print_costs() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--costs", action="store_true", help="print the costs of bf16 products on this machine")
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     if options.costs:
         print_costs()
         return

@@ -20,8 +20,8 @@ from kernels.grouped_gemm.plan import STEP, Block, Plan, loads_of, make_plan, th
 def grouped_gemm(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor) -> Tensor:
     """The CPU path of `kernels.grouped_gemm.grouped_gemm`."""
     x_TK, w_EKN = x_TK.contiguous(), dense_groups(w_EKN)
-    loads, sizes = loads_of(offsets_E.tolist()), w_EKN.shape[1:]
-    plan = make_plan(loads, *sizes, x_TK.dtype, this_machine(), torch.get_num_threads())
+    loads, sizes = loads_of(offsets_E), w_EKN.shape[1:]
+    plan = make_plan(loads, *sizes, x_TK.dtype, this_machine(torch.get_num_threads()), torch.get_num_threads())
     if plan.float32 and not plan.batch and 0 < plan.num_rows == len(x_TK) and fp32.torch_takes(x_TK, w_EKN):
         return _torch_loop(x_TK, w_EKN, offsets_E)
     y_TN: Tensor = _GroupedGemm.apply(x_TK, w_EKN, offsets_E, plan)  # type: ignore[no-untyped-call]
@@ -125,7 +125,8 @@ def weight_products(
     if plan.equal or plan.float32:
         assert x_TK is not None
         if plan.float32:
-            return fp32.weight_products(x_TK[: plan.num_rows], dy_TN[: plan.num_rows], offsets_E, batch=plan.batch)
+            rows = slice(plan.num_rows)
+            return fp32.weight_products(x_TK[rows], dy_TN[rows], offsets_E, batch=plan.batch)
         x_EnK = x_TK[: plan.num_rows].view(num_groups, plan.equal, -1)
         return torch.bmm(x_EnK.mT, dy_TN[: plan.num_rows].view(num_groups, plan.equal, -1))
     if plan.block is None:

@@ -2,12 +2,14 @@
 
 With one thread torch's own loop over groups does it: padded blocks, MKL's batch and a loop from here were no faster.
 With more threads each small product of that loop waits for all of them; there groups that are small on average are one
-MKL batch, which threads share group by group (1.1 to 1.4 times as fast on two).
+MKL batch, which threads share product by product (1.1 to 1.4 times as fast on two). Python threads that each run a part
+of the batch were slower: they compete with OpenMP's, which spin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -17,8 +19,11 @@ from torch import Tensor
 from kernels import mkl
 from kernels.grouped_gemm import reference
 
+Ints = NDArray[np.int64]
 SMALL = 4_000_000
 """Multiplications of an average product up to which a batch beats threads inside each product."""
+PIECE = 512
+"""Rows of a group that are one product of a batch, so that threads get even shares."""
 
 
 def in_a_batch(loads: Sequence[int], inner: int, outer: int, threads: int) -> bool:
@@ -35,7 +40,7 @@ def row_products(x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor, *, batch: bool)
         if torch_takes(x_TK, w_EKN):
             return torch._grouped_mm(x_TK, w_EKN, offs=offsets_E)
         return reference.grouped_gemm(x_TK, w_EKN, offsets_E)
-    groups, starts, counts = _filled(offsets_E)
+    groups, starts, counts = _pieces(tuple(offsets_E.tolist()), PIECE)
     y_TN = x_TK.new_empty(x_TK.shape[0], outer)
     transposed = mkl.is_transposed(w_EKN[0])
     mkl.batched(
@@ -54,7 +59,7 @@ def weight_products(x_TK: Tensor, dy_TN: Tensor, offsets_E: Tensor, *, batch: bo
     inner, outer = x_TK.shape[1], dy_TN.shape[1]
     if not batch and torch_takes(x_TK, dy_TN):
         return torch._grouped_mm(x_TK.t(), dy_TN, offs=offsets_E)
-    groups, starts, counts = _filled(offsets_E)
+    groups, starts, counts = _pieces(tuple(offsets_E.tolist()), 0)
     dw_EKN = dy_TN.new_empty(len(offsets_E), inner, outer)
     for group in np.setdiff1d(np.arange(len(offsets_E)), groups).tolist():
         dw_EKN[group].zero_()
@@ -79,9 +84,15 @@ def torch_takes(x_TK: Tensor, other: Tensor) -> bool:
     return all(width * x_TK.element_size() % 16 == 0 for width in widths)
 
 
-def _filled(offsets_E: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Index, first row and row count of the groups that have rows."""
-    ends_E = offsets_E.numpy().astype(np.int64)
+@lru_cache(maxsize=64)
+def _pieces(ends: tuple[int, ...], largest: int) -> tuple[Ints, Ints, Ints]:
+    """Group, first row and row count of pieces of at most `largest` rows (0: of whole groups); no piece is empty."""
+    ends_E = np.array(ends, dtype=np.int64)
     starts_E = np.concatenate([[0], ends_E[:-1]])
-    groups = np.flatnonzero(ends_E > starts_E)
-    return groups, starts_E[groups], (ends_E - starts_E)[groups]
+    counts_E = ends_E - starts_E
+    pieces_E = -(-counts_E // largest) if largest else (counts_E > 0).astype(np.int64)
+    groups = np.repeat(np.arange(len(ends)), pieces_E)
+    within = np.arange(len(groups)) - np.repeat(np.cumsum(pieces_E) - pieces_E, pieces_E)
+    starts = starts_E[groups] + largest * within
+    left = ends_E[groups] - starts
+    return groups, starts, np.minimum(left, largest) if largest else left

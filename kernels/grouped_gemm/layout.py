@@ -95,7 +95,8 @@ def products(buffer_RK: Tensor, w_EKN: Tensor, layout: Layout, offsets_E: Tensor
     w_EKN = dense_groups(w_EKN)
     num_groups, inner, outer = w_EKN.shape
     if layout.float32:
-        out_RN = fp32.row_products(buffer_RK[: len(buffer_RK) - layout.zero_row], w_EKN, offsets_E, batch=layout.batch)
+        filled_RK = buffer_RK[: len(buffer_RK) - layout.zero_row]
+        out_RN = fp32.row_products(filled_RK, w_EKN, offsets_E, batch=layout.batch)
         return torch.cat([out_RN, out_RN.new_zeros(1, outer)]) if layout.zero_row else out_RN
     out_RN = buffer_RK.new_empty(buffer_RK.shape[0], outer)
     out_RN[len(out_RN) - layout.zero_row :].zero_()

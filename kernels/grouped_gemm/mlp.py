@@ -34,10 +34,10 @@ class _ExpertMlp(torch.autograd.Function):
         ctx: Any, x_ND: Tensor, gates_NK: Tensor, w_gate_up_EDF2: Tensor, w_down_EFD: Tensor, permutation: Permutation
     ) -> Tensor:
         offsets_E = permutation.offsets
-        loads, (_, inner, outer) = loads_of(offsets_E.tolist()), w_gate_up_EDF2.shape
-        layout = make_layout(
-            loads, len(permutation.pairs), inner, outer, x_ND.dtype, this_machine(), torch.get_num_threads()
-        )
+        loads, (_, inner, outer) = loads_of(offsets_E), w_gate_up_EDF2.shape
+        threads = torch.get_num_threads()
+        machine = this_machine(threads)
+        layout = make_layout(loads, len(permutation.pairs), inner, outer, x_ND.dtype, machine, threads)
         x_RD = _gather(x_ND, layout, permutation.tokens)
         gate_up_RF2 = products(x_RD, w_gate_up_EDF2, layout, offsets_E)
         h_RF = _swiglu(gate_up_RF2)
@@ -45,7 +45,8 @@ class _ExpertMlp(torch.autograd.Function):
         place_NK = permutation.rows if layout.identity else layout.place[permutation.rows]
         ctx.layout, ctx.permutation = layout, permutation
         ctx.save_for_backward(x_RD, gate_up_RF2, h_RF, gates_NK, w_gate_up_EDF2, w_down_EFD, place_NK)
-        return _combine(out_RD, place_NK, gates_NK).to(x_ND.dtype)
+        used_NK = gates_NK.masked_fill(place_NK == len(out_RD) - 1, 0.0) if layout.zero_row else gates_NK
+        return _combine(out_RD, place_NK, used_NK).to(x_ND.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

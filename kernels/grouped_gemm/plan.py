@@ -11,6 +11,7 @@ product it knows), and a trained router never repeats its loads. So bf16 row cou
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +32,13 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Costs of bf16 products on one kind of CPU, in seconds (kernels/grouped_gemm/bench.py prints them).
+    """Costs of bf16 products on one kind of CPU, in seconds; fitted to what kernels/grouped_gemm/bench.py prints.
 
     torch_s, torch_flop_s   a product of its own by torch: per call, per multiplication and addition
     mkl_s, mkl_flop_s       the same by MKL, with the conversion to bf16 per element in mkl_out_s; infinite without MKL
     weight_s, batch_flop_s  a batched product: per weight element of a group, per multiplication and addition
-    copy_s                  one element copied by a row gather
+    copy_s                  one element gathered or scattered by rows
+    wgrad                   a wgrad's seconds by those of a forward product of the same size
     """
 
     torch_s: float
@@ -47,6 +49,7 @@ class Machine:
     weight_s: float
     batch_flop_s: float
     copy_s: float
+    wgrad: float = 1.0
 
     @property
     def has_mkl(self) -> bool:
@@ -62,9 +65,14 @@ class Machine:
 
 
 AMX = Machine(
-    torch_s=38e-6, torch_flop_s=1.0e-12, weight_s=0.15e-9, batch_flop_s=1.0e-12, copy_s=0.2e-9,
-    mkl_s=20e-6, mkl_flop_s=1.4e-12, mkl_out_s=0.2e-9,
+    torch_s=45e-6, torch_flop_s=1.1e-12, weight_s=0.28e-9, batch_flop_s=0.95e-12, copy_s=0.24e-9,
+    mkl_s=22e-6, mkl_flop_s=1.8e-12, mkl_out_s=0.2e-9, wgrad=1.3,
 )  # fmt: skip
+AMX_THREADS = Machine(
+    torch_s=42e-6, torch_flop_s=1.1e-12, weight_s=0.13e-9, batch_flop_s=0.95e-12, copy_s=0.15e-9,
+    mkl_s=18e-6, mkl_flop_s=1.9e-12, mkl_out_s=0.1e-9, wgrad=1.3,
+)  # fmt: skip
+"""On two threads: products gain little (cores share one AMX unit), what moves memory gains much."""
 AVX512_BF16 = Machine(torch_s=20e-6, torch_flop_s=2.2e-12, weight_s=0.1e-9, batch_flop_s=2.2e-12, copy_s=0.2e-9)
 NO_BF16 = replace(AVX512_BF16, torch_flop_s=15e-12, batch_flop_s=15e-12)
 STEP = 32
@@ -75,11 +83,12 @@ RUN_GROUPS = 4
 """Limits of a run: its float32 results should stay in the cache until they are converted."""
 
 
-@lru_cache(maxsize=1)
-def this_machine() -> Machine:
+@lru_cache(maxsize=8)
+def this_machine(threads: int) -> Machine:
     """The costs that hold here."""
     if torch.cpu._is_amx_tile_supported():
-        return AMX if mkl.bf16_available() else replace(AMX, mkl_s=math.inf)
+        amx = AMX if threads == 1 else AMX_THREADS
+        return amx if mkl.bf16_available() else replace(amx, mkl_s=math.inf)
     return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else NO_BF16
 
 
@@ -106,12 +115,14 @@ def choose_capacity(loads_E: Ints, inner: int, outer: int, machine: Machine, *, 
     capacity_C = np.array(sorted(tops))
     small_CE = loads_E <= capacity_C[:, None]
     each_C = weights * (machine.weight_s + 2 * capacity_C * machine.batch_flop_s)
-    cost_C = 3 * (np.where(small_CE, 0.0, separate_E).sum(axis=1) + machine.torch_s + num_groups * each_C)
+    products = 2 + machine.wgrad
+    cost_C = products * (np.where(small_CE, 0.0, separate_E).sum(axis=1) + machine.torch_s + num_groups * each_C)
     if not gathered:
-        rows_C = np.where(small_CE, loads_E, 0).sum(axis=1) + num_groups * capacity_C
-        cost_C += 2 * (inner + outer) * machine.copy_s * rows_C
+        # Rows are gathered and results taken out in both directions; beside separate groups they are scattered too.
+        results_C = np.where(small_CE.all(axis=1), 1, 3) * np.where(small_CE, loads_E, 0).sum(axis=1)
+        cost_C += (inner + outer) * machine.copy_s * (num_groups * capacity_C + results_C)
     best = int(cost_C.argmin())
-    return int(capacity_C[best]) if cost_C[best] < 3 * float(separate_E.sum()) else 0
+    return int(capacity_C[best]) if cost_C[best] < products * float(separate_E.sum()) else 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -224,6 +235,11 @@ def runs(spans: Sequence[Span], *, max_rows: int = 1 << 40, max_groups: int = 1 
     return tuple(tuple(run) for run in out)
 
 
-def loads_of(offsets: Sequence[int]) -> tuple[int, ...]:
+def loads_of(offsets_E: Tensor) -> tuple[int, ...]:
     """Rows of each group from cumulative ends."""
-    return tuple(b - a for a, b in zip([0, *offsets[:-1]], offsets, strict=True))
+    return _differences(tuple(offsets_E.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _differences(ends: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(b - a for a, b in itertools.pairwise((0, *ends)))

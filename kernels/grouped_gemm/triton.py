@@ -88,7 +88,8 @@ def rows_kernel(
                 tl.store(aux_ptrs + outer, narrow(up, aux_ptr.dtype.element_ty, INTERPRET), mask=ok)
                 acc = acc * tl.sigmoid(acc) * up
             if SCALE:
-                acc = acc * tl.load(scale_ptr + rows, mask=row_ok, other=0.0).to(tl.float32)[:, None]
+                scaled = rows < tl.where(real, end, start)
+                acc = acc * tl.load(scale_ptr + rows, mask=scaled, other=0.0).to(tl.float32)[:, None]
             targets = rows.to(tl.int64)
             if SCATTER:
                 targets = tl.load(scatter_ptr + rows, mask=row_ok, other=0)

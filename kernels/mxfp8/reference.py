@@ -33,6 +33,7 @@ def quantise(x_RK: Tensor, mode: Mode) -> MXFP8:
 def dequantise(quantised: MXFP8) -> Tensor:
     """See `kernels.mxfp8.dequantise`."""
     codes, scales = quantised.codes.cpu().numpy(), quantised.scales.cpu().numpy().astype(np.int32)
-    factors = np.where(scales == NAN_SCALE, np.float32(np.nan), np.ldexp(np.float32(1.0), scales - 127))
+    powers = np.ldexp(np.float32(1.0), np.minimum(scales, NAN_SCALE - 1) - 127)
+    factors = np.where(scales == NAN_SCALE, np.float32(np.nan), powers)
     spread = np.repeat(factors.astype(np.float32), BLOCK, axis=1)[:, : codes.shape[1]]
     return from_numpy(reference.decode(codes, E4M3) * spread)

@@ -31,8 +31,8 @@ def newton_schulz(
     """Each matrix's singular values pushed to about 0.7 to 1.2 (not to 1), its singular vectors kept.
 
     Five steps x <- a x + (b g + c g^2) x with g = x x^T on x = update / max(||update||_F, 1e-7), in `compute`
-    precision. A zero matrix stays zero; a NaN spoils its own matrix only. Not differentiable. Result in the update's
-    dtype. Raises UserInputError unless given [E, M, N].
+    precision. A zero matrix stays zero; a NaN or infinity spoils its own matrix only. Not differentiable. Result in the
+    update's dtype. Raises UserInputError unless given [E, M, N].
     """
     require(update_EMN.dim() == 3, f"newton_schulz: {tuple(update_EMN.shape)} is not [E, M, N]", "unsqueeze a matrix")
     known = compute in (torch.bfloat16, torch.float32, torch.float64)

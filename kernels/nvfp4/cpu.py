@@ -56,6 +56,6 @@ def _quantise_piece(
 def dequantise(quantised: NVFP4) -> Tensor:
     """The CPU path of `kernels.nvfp4.dequantise`."""
     packed = quantised.codes
-    codes_RK = torch.stack([packed & 15, packed >> 4], dim=2).view(len(packed), -1)[:, : quantised.width]
+    codes_RK = torch.stack([packed & 15, packed >> 4], dim=2).flatten(1)[:, : quantised.width]
     spread_RK = cpu.decode(quantised.scales, E4M3).repeat_interleave(BLOCK, dim=1)[:, : quantised.width]
     return (cpu.decode(codes_RK, E2M1) * spread_RK) * quantised.row_scales.unsqueeze(1)

@@ -60,7 +60,7 @@ def _row_scales(amax_rows: Floats) -> Floats:
 def dequantise(quantised: NVFP4) -> Tensor:
     """See `kernels.nvfp4.dequantise`."""
     packed = quantised.codes.cpu().numpy()
-    codes = np.stack([packed & 15, packed >> 4], axis=2).reshape(len(packed), -1)[:, : quantised.width]
+    codes = np.stack([packed & 15, packed >> 4], axis=2).reshape(len(packed), 2 * packed.shape[1])[:, : quantised.width]
     scales = reference.decode(quantised.scales.cpu().numpy(), E4M3)
     spread = np.repeat(scales, BLOCK, axis=1)[:, : quantised.width]
     out = (reference.decode(codes, E2M1) * spread) * quantised.row_scales.cpu().numpy()[:, None]

@@ -24,10 +24,12 @@ from kernels.nvfp4.form import Scaling
 class ScalingStudy:
     """leaked       share of earlier tokens' values that change when the last token grows 37-fold
     batch_gap    share of a sequence's values that differ between two batches
+    logit_gap    share of logits of the same sequence, a product with fixed weights, that differ between them
     """
 
     leaked: float
     batch_gap: float
+    logit_gap: float
 
 
 def scaling_study(scaling: Scaling, *, seed: int, tokens: int = 256, width: int = 256) -> ScalingStudy:
@@ -39,7 +41,12 @@ def scaling_study(scaling: Scaling, *, seed: int, tokens: int = 256, width: int 
     before, after = _values(x, scaling), _values(grown, scaling)
     others = torch.randn(2, tokens, width, generator=generator) * torch.tensor([1.0, 3.0])[:, None, None]
     first, second = (_values(torch.cat([x, other]), scaling)[:tokens] for other in others)
-    return ScalingStudy(leaked=_changed(before[:-1], after[:-1]), batch_gap=_changed(first, second))
+    head = torch.randn(width, 64, generator=generator)
+    return ScalingStudy(
+        leaked=_changed(before[:-1], after[:-1]),
+        batch_gap=_changed(first, second),
+        logit_gap=_changed(first @ head, second @ head),
+    )
 
 
 def _values(x: Tensor, scaling: Scaling) -> Tensor:

@@ -16,8 +16,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.backend import require
 from kernels.interpreter import INTERPRETED
 from kernels.minifloat.triton import narrow
+
+LARGEST_HEAD = 256
+"""Larger heads do not fit a Hopper's shared memory with these tiles."""
 
 
 @triton.jit
@@ -145,7 +149,10 @@ def key_kernel(
 
 
 def packed_attention(q_THd: Tensor, k_TGd: Tensor, v_TGe: Tensor, ends_D: Tensor, scale: float) -> Tensor:
-    """The Triton path of `kernels.packed_attention.packed_attention`."""
+    """The Triton path of `kernels.packed_attention.packed_attention`. UserInputError on heads beyond LARGEST_HEAD."""
+    largest = max(q_THd.shape[2], v_TGe.shape[2])
+    message = f"packed_attention: the triton backend does not serve heads of {largest}"
+    require(largest <= LARGEST_HEAD, message, f"use heads of at most {LARGEST_HEAD}, or the reference backend")
     y_THe: Tensor = _PackedAttention.apply(q_THd, k_TGd, v_TGe, ends_D, scale)
     return y_THe
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from kernels.backend import FLOATS, Backend, require
-from kernels.quantised_gemm.products import QuantisedProduct
+from kernels.grouped_gemm import Permutation
+from kernels.quantised_gemm import mlp
+from kernels.quantised_gemm.products import quantised_product
 from kernels.quantised_gemm.settings import Form, Precision
 
-__all__ = ["Form", "Precision", "quantised_grouped_gemm"]
+__all__ = ["Form", "Precision", "quantised_expert_mlp", "quantised_grouped_gemm"]
 
 
 def quantised_grouped_gemm(
@@ -24,8 +26,39 @@ def quantised_grouped_gemm(
     bits on all of them, the float32 sums may differ in order. Raises UserInputError on dtypes other than float32 and
     bfloat16 and on shapes that do not fit.
     """
-    served = x_TK.dtype in FLOATS and w_EKN.dtype in FLOATS
-    require(served, f"quantised_gemm: {x_TK.dtype}, {w_EKN.dtype}", "convert to float32 or bfloat16")
-    chosen = None if backend is None else Backend(backend)
-    y_TN: Tensor = QuantisedProduct.apply(x_TK, w_EKN, offsets_E, precision, chosen)  # type: ignore[no-untyped-call]
-    return y_TN
+    _check(x_TK, w_EKN)
+    return quantised_product(x_TK, w_EKN, offsets_E, precision, _known(backend))
+
+
+def quantised_expert_mlp(
+    x_ND: Tensor,
+    gates_NK: Tensor,
+    w_gate_up_EDF2: Tensor,
+    w_down_EFD: Tensor,
+    permutation: Permutation,
+    *,
+    precision: Precision,
+    backend: Backend | str | None = None,
+) -> Tensor:
+    """As `kernels.grouped_gemm.expert_mlp`, with both products in the formats of `precision`; differentiable.
+
+    Tokens travel to their experts in `dispatch` and results back in `combine`; hidden rows between the products are
+    bf16. Raises UserInputError as `quantised_grouped_gemm` does.
+    """
+    _check(x_ND, w_gate_up_EDF2)
+    return mlp.quantised_expert_mlp(x_ND, gates_NK, w_gate_up_EDF2, w_down_EFD, permutation, precision, _known(backend))
+
+
+def _check(x: Tensor, w: Tensor) -> None:
+    served = x.dtype in FLOATS and w.dtype in FLOATS
+    require(served, f"quantised_gemm: {x.dtype}, {w.dtype}", "convert to float32 or bfloat16")
+
+
+def _known(backend: Backend | str | None) -> Backend | None:
+    names = ", ".join(Backend)
+    require(
+        backend is None or backend in list(Backend),
+        f"quantised_gemm: unknown backend {backend!r}",
+        f"use one of {names}",
+    )
+    return None if backend is None else Backend(backend)

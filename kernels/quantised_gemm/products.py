@@ -22,9 +22,15 @@ from kernels.quantised_gemm.rounding import round_columns, round_rows, round_wei
 from kernels.quantised_gemm.settings import Precision
 
 
-class QuantisedProduct(torch.autograd.Function):
-    """Arguments: x [T, K], w [E, K, N], offsets [E], precision, backend of the parts (None: the automatic one)."""
+def quantised_product(
+    x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor, precision: Precision, backend: Backend | None
+) -> Tensor:
+    """See `kernels.quantised_gemm.quantised_grouped_gemm`."""
+    y_TN: Tensor = _QuantisedProduct.apply(x_TK, w_EKN, offsets_E, precision, backend)  # type: ignore[no-untyped-call]
+    return y_TN
 
+
+class _QuantisedProduct(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x_TK: Tensor, w_EKN: Tensor, offsets_E: Tensor, precision: Precision, backend: Backend | None

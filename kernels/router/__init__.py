@@ -34,8 +34,9 @@ def route(
     """Route each token; see Routing. Scores are float32 whatever the logits' dtype.
 
     `bias_E` shifts the choice only (aux-loss-free balancing, arXiv 2408.15664). Tokens where `valid_N` is False are
-    padding: expert -1, gate 0, in no statistic, no gradient. A token with a NaN logit gets NaN gates and distinct
-    experts. Raises UserInputError on impossible shapes.
+    padding: expert -1, gate 0, in no statistic, no gradient. A token with a NaN logit gets distinct experts and makes
+    mean_scores and z_loss NaN; its gates are NaN too, but with sigmoid scores only where it had to take that expert.
+    Raises UserInputError on impossible shapes.
     """
     require(logits_NE.dim() == 2, f"router: logits {tuple(logits_NE.shape)} are not [N, E]", "pass [N, E]")
     num_tokens, num_experts = logits_NE.shape

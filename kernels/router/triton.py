@@ -15,8 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.backend import require
 from kernels.interpreter import INTERPRETED
 from kernels.router.settings import SUM_FLOOR, RouterSettings, Routing
+
+MOST_EXPERTS = 4096
+"""A row of experts is one block of registers."""
 
 
 @triton.jit
@@ -124,7 +128,10 @@ def backward_kernel(
 
 
 def route(logits_NE: Tensor, bias_E: Tensor | None, valid_N: Tensor | None, settings: RouterSettings) -> Routing:
-    """The Triton path of `kernels.router.route`."""
+    """The Triton path of `kernels.router.route`. Raises UserInputError on more than MOST_EXPERTS experts."""
+    num_experts = logits_NE.shape[1]
+    message = f"router: the triton backend does not serve {num_experts} experts"
+    require(num_experts <= MOST_EXPERTS, message, f"use at most {MOST_EXPERTS}, or the reference backend")
     return Routing(*_Route.apply(logits_NE, bias_E, valid_N, settings))
 
 

@@ -1,7 +1,7 @@
 """The same test body on every implementation: reference, CPU path, and Triton on a GPU or in its interpreter.
 
-Triton decides at its first import whether it interprets. It is imported here, with TRITON_INTERPRET set only for the
-time of the import, so that other tests see neither the variable nor an interpreting Triton by accident.
+Triton decides at its first import whether it interprets its own functions. It is imported here, with TRITON_INTERPRET
+set only for the time of the import, so that other tests do not see the variable nor interpret by accident.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import pytest
 import torch
 
 HAS_TRITON = importlib.util.find_spec("triton") is not None
-TRITON_MODULES = ("grouped_gemm.triton_mlp",)
 
 
 def _import_triton() -> None:
@@ -23,8 +22,8 @@ def _import_triton() -> None:
     if interpret:
         os.environ["TRITON_INTERPRET"] = "1"
     try:
-        for module in TRITON_MODULES:
-            importlib.import_module(f"kernels.{module}")
+        importlib.import_module("kernels.interpreter")
+        # The knob is for the kernels' own modules, which are imported later.
         importlib.import_module("triton").knobs.runtime.interpret = interpret
     finally:
         if before is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ try:
 except EnvironmentFault as error:
     print(error)
 """
-    assert "pip install" in run(code)
+    assert "pip install '.[kernels]'" in run(code)
 
 
 def test_triton_refuses_cpu_tensors_when_it_does_not_interpret() -> None:
@@ -73,6 +74,17 @@ def test_every_operation_has_its_parts(name: str) -> None:
         path.name for path in folder.iterdir()
     }
     assert len((folder / "README.md").read_text().splitlines()) <= 60
+
+
+def test_the_composition_has_its_parts() -> None:
+    """The quantised product has no implementation of its own; every part of it runs on the backend asked for."""
+    folder = ROOT / "kernels" / "quantised_gemm"
+    assert {"__init__.py", "bench.py", "README.md"} <= {path.name for path in folder.iterdir()}
+
+
+def test_the_named_extra_installs_triton() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(requirement.startswith("triton") for requirement in extras["kernels"])
 
 
 def test_the_choice_of_a_backend() -> None:

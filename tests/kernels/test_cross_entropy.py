@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +13,9 @@ from torch.nn import functional
 
 from contracts.errors import UserInputError
 from kernels.cross_entropy import IGNORE, Loss, cross_entropy, reference
+from kernels.cross_entropy.bench import TOKENS, VOCABULARY
 
+ROOT = Path(__file__).parents[2]
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2}
 
 
@@ -106,6 +112,14 @@ def test_strided_inputs(backend: str, device: str) -> None:
     want = gradients(hidden.contiguous(), weight.contiguous(), targets, 0.01, "reference", "cpu")
     for mine, theirs in zip((*got[0], *got[1:]), (*want[0], *want[1:]), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak counter")
+def test_logits_are_never_whole() -> None:
+    """One step's peak memory, inputs aside, is far below one float32 matrix of logits."""
+    command = [sys.executable, "-m", "kernels.cross_entropy.bench", "--peak", "ours"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 4 * TOKENS * VOCABULARY / 3
 
 
 def test_gradients_of_the_reference() -> None:

@@ -161,6 +161,17 @@ def test_expert_mlp_and_its_gradients(routing: str, dtype: torch.dtype, backend:
         close(got, want.to(got.dtype), dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_gate_of_a_dropped_pair_does_not_matter(dtype: torch.dtype, backend: str, device: str) -> None:
+    experts = ROUTINGS["dropped pairs"]()
+    tensors, permutation, dy = mlp_inputs(experts, 8, dtype)
+    clean = mlp_gradients(tensors, permutation, dy, backend, device)
+    tensors[1][experts < 0] = float("nan")
+    for got, want in zip(mlp_gradients(tensors, permutation, dy, backend, device), clean, strict=True):
+        assert torch.equal(got, want)
+    assert not clean[1].isnan().any()
+
+
 def test_a_bad_token_changes_no_other_token(backend: str, device: str) -> None:
     tensors, permutation, dy = mlp_inputs(ROUTINGS["dropped pairs"](), 8, torch.bfloat16)
     clean = mlp_gradients(tensors, permutation, dy, backend, device)

@@ -38,10 +38,11 @@ def test_a_stack_equals_torch_muon_matrix_by_matrix() -> None:
         assert float((mine - theirs.float()).abs().max()) <= 2**-6
 
 
-def test_zero_and_bad_matrices_stay_their_own_business(backend: str, device: str) -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_zero_and_bad_matrices_stay_their_own_business(value: float, backend: str, device: str) -> None:
     update = torch.randn(3, 6, 9)
     clean = newton_schulz(update.to(device), backend=backend).cpu()
-    update[0], update[1, 2, 2] = 0.0, float("nan")
+    update[0], update[1, 2, 2] = 0.0, value
     got = newton_schulz(update.to(device), backend=backend).cpu()
     assert not got[0].any()
     assert got[1].isnan().all()

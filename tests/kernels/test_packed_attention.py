@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 import torch
 from torch import Tensor
@@ -69,7 +71,7 @@ def test_packed_equals_independent_rows_in_float64(name: str) -> None:
         y.backward(tensors[3][rows].transpose(0, 1).unsqueeze(0))
         for got, want in zip(packed, (y, q.grad, k.grad, v.grad), strict=True):
             assert want is not None
-            gap = (got[rows] - want.squeeze(0).transpose(0, 1)).abs().max()
+            gap = (got[rows] - want.detach().squeeze(0).transpose(0, 1)).abs().max()
             assert float(gap) <= 1e-10
         start += length
 
@@ -100,10 +102,11 @@ def test_strided_inputs(backend: str, device: str) -> None:
         torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("heads", [(2, 1, 6, 4), (1, 1, 192, 128)], ids=str)
 @pytest.mark.parametrize("name", ["reference", "cpu"])
-def test_gradients_are_numerically_right(name: str) -> None:
-    """With query and key heads of 6 and value heads of 4, the proportions of DeepSeek's 192 and 128."""
-    tensors, ends = inputs([3, 2], 1, (2, 1, 6, 4), torch.float64)
+def test_gradients_are_numerically_right(name: str, heads: Heads) -> None:
+    """Also with DeepSeek's query and key heads of 192 and value heads of 128 (RC2-8.6)."""
+    tensors, ends = inputs([3, 1], 1, heads, torch.float64)
     leaves = [t.requires_grad_() for t in tensors[:3]]
     assert torch.autograd.gradcheck(lambda q, k, v: packed_attention(q, k, v, ends, backend=name), leaves)
 
@@ -127,4 +130,7 @@ def test_impossible_calls_say_what_to_do() -> None:
         packed_attention(q, k, v, ends + 1)
     with pytest.raises(UserInputError, match="does not serve float64"):
         packed_attention(q.double(), k.double(), v.double(), ends, backend="triton")
+    if importlib.util.find_spec("triton"):
+        with pytest.raises(UserInputError, match="heads of 300"):
+            packed_attention(*(torch.zeros(4, 1, 300),) * 3, ends, backend="triton")
     assert reference.packed_attention(q, k, v, ends, 1.0).shape == (4, 2, 8)

@@ -73,14 +73,17 @@ def test_bias_moves_the_choice_and_not_the_gates(backend: str, device: str) -> N
     torch.testing.assert_close(routing.gates, torch.softmax(logits, 1)[:, [3, 0]])
 
 
+@pytest.mark.parametrize("score", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_bad_token_changes_no_other(value: float, backend: str, device: str) -> None:
-    logits, settings = torch.randn(6, 8), RouterSettings(top_k=2)
+def test_a_bad_token_changes_no_other(value: float, score: str, backend: str, device: str) -> None:
+    logits, settings = torch.randn(6, 8), RouterSettings(top_k=2, score=score)  # type: ignore[arg-type]
     clean = route(logits.to(device), settings, backend=backend)
     logits[2, 5] = value
     bad = route(logits.to(device), settings, backend=backend)
     others = [0, 1, 3, 4, 5]
-    assert bad.gates[2].isnan().all()
+    assert bad.gates[2].isnan().all() == (score == "softmax")
+    assert not bad.z_loss.isfinite()
+    assert bad.experts.cpu().tolist() == route(logits, settings, backend="reference").experts.tolist()
     assert len(set(bad.experts[2].tolist())) == 2
     assert torch.equal(bad.gates[others], clean.gates[others])
     assert torch.equal(bad.experts[others], clean.experts[others])
@@ -102,12 +105,15 @@ def test_no_tokens_and_strided_bf16_logits(backend: str, device: str) -> None:
 def test_gradients_of_the_reference() -> None:
     logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
     for settings in SETTINGS:
+        for bias, valid in ((None, None), (torch.randn(5), torch.tensor([True, False, True, True]))):
 
-        def differentiable(x: Tensor, s: RouterSettings = settings) -> tuple[Tensor, Tensor, Tensor]:
-            routing = reference.route(x, None, None, s)
-            return routing.gates, routing.mean_scores, routing.z_loss
+            def differentiable(
+                x: Tensor, s: RouterSettings = settings, b: Tensor | None = bias, v: Tensor | None = valid
+            ) -> tuple[Tensor, Tensor, Tensor]:
+                routing = reference.route(x, b, v, s)
+                return routing.gates, routing.mean_scores, routing.z_loss
 
-        assert torch.autograd.gradcheck(differentiable, (logits,))
+            assert torch.autograd.gradcheck(differentiable, (logits,))
 
 
 def test_balance_statistics() -> None:
@@ -116,6 +122,12 @@ def test_balance_statistics() -> None:
     assert float(balance_loss(torch.tensor([16, 0, 0, 0]), torch.tensor([0.7, 0.1, 0.1, 0.1]))) == pytest.approx(2.8)
     assert float(max_violation(loads)) == 0.0
     assert float(max_violation(torch.tensor([16, 0, 0, 0]))) == pytest.approx(3.0)
+
+
+def test_triton_says_how_many_experts_it_takes() -> None:
+    pytest.importorskip("triton")
+    with pytest.raises(UserInputError, match="5000 experts"):
+        route(torch.zeros(2, 5000), RouterSettings(top_k=1), backend="triton")
 
 
 def test_impossible_calls_say_what_to_do() -> None:

@@ -14,6 +14,7 @@ from trainer import TrainConfig
 # What to change each field to, and which other fields must be set for it to matter.
 Case = tuple[Scalar, dict[str, Scalar]]
 ADAMW, MUON = {"optimizer": "adamw"}, {"optimizer": "muon"}
+QUANTISED: dict[str, Scalar] = {"numerics.experts.products": "quantised"}
 CASES: dict[str, Case] = {
     "seed": (2, {}),
     "steps": (5, {}),
@@ -86,6 +87,11 @@ CASES: dict[str, Case] = {
     "diagnostics.sources_every": (2, {}),
     "diagnostics.console_every": (2, {}),
     "numerics.router_input": ("bfloat16", {}),
+    "numerics.experts.products": ("kernels", {}),
+    "numerics.experts.dispatch": ("bf16", QUANTISED | {"numerics.experts.forward": "bf16"}),
+    "numerics.experts.forward": ("mxfp8", QUANTISED),
+    "numerics.experts.backward": ("nvfp4", QUANTISED),
+    "numerics.experts.combine": ("mxfp8", QUANTISED),
     "numerics.on_nonfinite": ("continue", {"optim.head.lr": 1e38, "clip.max_norm": 0.0}),
 }
 for group in ("embedding", "head", "norm", "bias", "router", "attention", "experts"):
