@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,17 +12,21 @@ def keep_shape(steps: NDArray[np.int64], values: NDArray[np.float64], buckets: i
     """Indices to keep of points with ascending steps.
 
     Of each of `buckets` equally wide intervals of steps: the first and last point, the smallest and largest finite
-    value, and every non-finite one. Everything is kept when it is no more than four points a bucket.
+    value (of equal ones the first), and every non-finite one. Everything is kept when it is no more than four points
+    a bucket.
     """
     n = len(steps)
     if n <= 4 * buckets:
         return np.arange(n)
-    span = int(steps[-1]) - int(steps[0]) + 1
-    bucket = ((steps - steps[0]).astype(np.float64) * (buckets / span)).astype(np.int64)
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    ends = np.append(starts[1:], n) - 1
-    finite = np.isfinite(values)
-    lowest = np.lexsort((np.where(finite, values, np.inf), bucket))[starts]
-    highest = np.lexsort((np.where(finite, values, -np.inf), bucket))[ends]
-    kept = np.concatenate([starts, ends, lowest, highest, np.flatnonzero(~finite)])
-    return np.unique(kept)
+    first, span = int(steps[0]), int(steps[-1]) - int(steps[0]) + 1
+    edges = [first + bucket * span // buckets for bucket in range(buckets)]
+    bounds = np.unique(np.append(np.searchsorted(steps, edges), n))
+    odd = np.flatnonzero(~np.isfinite(values))
+    low, high = values, values
+    if len(odd):
+        low, high = values.copy(), values.copy()
+        low[odd], high[odd] = np.inf, -np.inf
+    kept = []
+    for start, end in itertools.pairwise(bounds.tolist()):
+        kept += [start, end - 1, start + int(low[start:end].argmin()), start + int(high[start:end].argmax())]
+    return np.unique(np.concatenate([np.array(kept, np.intp), odd]))

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store.database import Database
+from context_store.dictionary import MAX_NAME_CHARACTERS
 from context_store.loader import SegmentLoader
 from context_store.models import RunRow, ShipmentRow
 from context_store.points import lock_run
@@ -23,7 +24,6 @@ from contracts.errors import LogFormatError, NotFound
 from contracts.events import Event, Finished, Metrics, read_events, segment_folder
 
 BATCH_EVENTS = 1024
-MAX_NAME_CHARACTERS = 500
 
 
 class Ingest:
@@ -51,7 +51,7 @@ class Ingest:
                 if batch.num_events < BATCH_EVENTS:
                     break
         if ended:
-            seal_run(self._database, run_id)
+            seal_run(self._database, run_id, last=True)
         if damage is not None:
             raise damage
         return num_events

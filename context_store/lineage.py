@@ -13,7 +13,8 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from context_store.models import SegmentRow
+from context_store.arrays import Points
+from context_store.database import driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,34 @@ class Lineage:
             keep &= (segments != segment) | (steps <= last)
         return keep
 
+    def canonical(self, points: Points) -> Points:
+        """The points of the canonical view."""
+        return points.where(self.mask(points.segments, points.steps)) if self.cutoff else points
+
 
 def load_lineage(connection: sa.Connection, run_id: str) -> Lineage:
-    columns = sa.select(SegmentRow.number, SegmentRow.start_step, SegmentRow.last_step)
-    rows = connection.execute(columns.where(SegmentRow.run_id == run_id))
-    return Lineage.of([Span(**row._mapping) for row in rows])
+    query = "SELECT number, start_step, last_step FROM segment WHERE run_id = %s"
+    rows = driver(connection).execute(query, [run_id], binary=True)
+    return Lineage.of([Span(number=number, start_step=start, last_step=last) for number, start, last in rows])
+
+
+def advance(connection: sa.Connection, run_id: str, segment: int, step: int) -> None:
+    """Note that the segment reached `step`. A run stands where its newest segment that made a step stands."""
+    driver(connection).execute(_ADVANCE, {"run": run_id, "segment": segment, "step": step})
+
+
+_ADVANCE = """
+    WITH mine AS (
+        UPDATE segment SET last_step = greatest(last_step, %(step)s)
+        WHERE run_id = %(run)s AND number = %(segment)s RETURNING number, start_step, last_step
+    ), newest AS (
+        SELECT last_step FROM (
+            SELECT number, start_step, last_step FROM segment WHERE run_id = %(run)s AND number <> %(segment)s
+            UNION ALL SELECT * FROM mine) AS all_segments
+        WHERE last_step > start_step ORDER BY number DESC LIMIT 1
+    ), reached AS (
+        SELECT coalesce((SELECT last_step FROM newest), greatest(last_step, %(step)s)) AS step
+        FROM run WHERE id = %(run)s
+    )
+    UPDATE run SET last_step = reached.step FROM reached WHERE id = %(run)s AND last_step <> reached.step
+"""

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store import points
 from context_store.changes import Predecessor, effective_changes, segment_changes
-from context_store.database import any_of
+from context_store.dictionary import SeriesSets
+from context_store.frames import packed_values
+from context_store.lineage import advance
 from context_store.models import (
     Base,
     CheckpointRow,
@@ -22,9 +23,7 @@ from context_store.models import (
     ExecutedFileRow,
     RunRow,
     SegmentRow,
-    SeriesRow,
 )
-from context_store.points import Points
 from context_store.records import TimelineEvent
 from context_store.redaction import redact, redact_fields
 from context_store.runs import load_config
@@ -41,7 +40,6 @@ from contracts.events import (
     Metrics,
     SegmentStarted,
 )
-from contracts.names import SeriesName
 
 
 class SegmentLoader:
@@ -182,51 +180,17 @@ class SegmentLoader:
     def _metrics(self, events: Sequence[Metrics]) -> None:
         if not events:
             return
-        ids = self._series_ids({name for event in events for name in event.values})
-        known_keys: dict[tuple[str, ...], list[int]] = {}
-        series: list[int] = []
-        for event in events:
-            names = tuple(event.values)
-            if names not in known_keys:
-                known_keys[names] = [ids[name] for name in names]
-            series += known_keys[names]
-        lengths = [len(event.values) for event in events]
-        batch = Points(
-            series=np.array(series, dtype=np.int32),
-            segments=np.full(len(series), self._segment, dtype=np.int32),
-            steps=np.repeat(np.array([event.step for event in events], dtype=np.int64), lengths),
-            values=np.array([v for event in events for v in event.values.values()], dtype=np.float64),
-        )
-        points.write(self._connection, batch)
-        self._advance(max(event.step for event in events))
-
-    def _series_ids(self, names: set[str]) -> dict[str, int]:
-        """Ids of these names, new ones made."""
-        query = sa.select(SeriesRow.name, SeriesRow.id).where(SeriesRow.run_id == self._run_id)
-        ids = {row.name: row.id for row in self._connection.execute(query.where(SeriesRow.name == any_of(list(names))))}
-        rows = [{"run_id": self._run_id, **_series_values(name)} for name in sorted(names - ids.keys())]
-        if rows:
-            made = sa.insert(SeriesRow).returning(SeriesRow.name, SeriesRow.id)
-            ids |= {row.name: row.id for row in self._connection.execute(made, rows)}
-        return ids
+        filled = [event for event in events if event.values]
+        number = points.run_number(self._connection, self._run_id)
+        sets = SeriesSets().resolve(self._connection, self._run_id, number, (tuple(event.values) for event in filled))
+        frames = [sets[tuple(event.values)].frame(event.step, packed_values(event.values.values())) for event in filled]
+        points.append(self._connection, number, self._segment, frames)
+        advance(self._connection, self._run_id, self._segment, max(event.step for event in events))
 
     def _data_reads(self, events: Iterable[DataRead]) -> None:
         newest = {event.step: event for event in events}
         rows = [self._row(step=e.step, sample_hash=e.sample_hash, position=e.position) for e in newest.values()]
         self._upsert(DataReadRow, rows, ["sample_hash", "position"])
-
-    def _advance(self, step: int) -> None:
-        greatest = sa.func.greatest(SegmentRow.last_step, step)
-        self._connection.execute(self._mine(sa.update(SegmentRow)).values(last_step=greatest))
-        newest = (
-            sa.select(SegmentRow.last_step)
-            .where(SegmentRow.run_id == self._run_id, SegmentRow.last_step > SegmentRow.start_step)
-            .order_by(SegmentRow.number.desc())
-            .limit(1)
-            .scalar_subquery()
-        )
-        update = sa.update(RunRow).where(RunRow.id == self._run_id)
-        self._connection.execute(update.values(last_step=sa.func.coalesce(newest, RunRow.last_step)))
 
     # --- predecessors and small things
 
@@ -302,7 +266,3 @@ _END_STATES = {
     "stopped": RunState.STOPPED,
     "failed": RunState.FAILED,
 }
-
-
-def _series_values(name: str) -> dict[str, Any]:
-    return {"name": name, **dataclasses.asdict(SeriesName.parse(name))}

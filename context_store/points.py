@@ -1,277 +1,167 @@
-"""The two tiers of points: writing, reading and sealing them.
+"""The two tiers of points: what is logged goes to the hot tail, and from there into sealed chunks.
 
-A point is (series, segment, step, value). The tail is idempotent by the first three; chunks of one (series, segment)
-never overlap; where both tiers have a point the tail's is the newer one. Loads and seals of one run exclude each
-other by `lock_run`.
+A point is (series, segment, step, value); arrival decides between values of one step (context_store.arrays). What is
+in the tail arrived after what is sealed. Loads, seals and deletes of one run exclude each other by `lock_run`, and each
+of them is one transaction: a killed process leaves the state before or after it.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
-from context_store import chunks
+from context_store import frames, sealed
+from context_store.arrays import FIRST_STEP, LAST_STEP, Points
 from context_store.database import driver
+from context_store.frames import Frame
+from contracts.errors import NotFound
 
-# A load with at least this many points of one series writes a small chunk at once: much cheaper than rows.
-DIRECT_CHUNK_POINTS = 64
-
-# series_id, segment, step_lo, step_hi, n, min, max, sum, first, last, nan_count, pos_inf_count, neg_inf_count, payload
-_CHUNK_TYPES = ["int4", "int2", "int8", "int8", "int4", *["float8"] * 5, *["int4"] * 3, "bytea"]
-_FIRST_STEP, _LAST_STEP = -(2**63), 2**63 - 1
-_COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_TRAILER = b"\xff\xff"
-_ROW = np.dtype(
-    [
-        ("fields", ">i2"),
-        ("series_bytes", ">i4"),
-        ("series", ">i4"),
-        ("segment_bytes", ">i4"),
-        ("segment", ">i2"),
-        ("step_bytes", ">i4"),
-        ("step", ">i8"),
-        ("value_bytes", ">i4"),
-        ("value", ">f8"),
-    ]
-)
+# The tail of a segment is sealed by whoever makes it this large. As many frames as a chunk has points: no merging.
+SEAL_FRAMES = 1024
+SEAL_POINTS = 4_000_000
+_BULK_FRAMES = 256  # a load of this many frames is sealed at once instead of passing through the tail
+_SLICE_POINTS = 500_000  # bounds the memory of sealing
 
 
-class Spans(NamedTuple):
-    """The inclusive steps that groups of points of one (series, segment) cover: parallel arrays."""
+def lock_run(connection: sa.Connection, run_id: str) -> int:
+    """Until the transaction ends nobody else writes or deletes points of this run. Returns the run's number.
 
-    series: NDArray[np.int32]
-    segments: NDArray[np.int32]
-    los: NDArray[np.int64]
-    his: NDArray[np.int64]
-
-    def parameters(self) -> dict[str, list[int]]:
-        """Query parameters."""
-        return {name: getattr(self, name).tolist() for name in self._fields}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Points:
-    """Parallel arrays, one entry a point."""
-
-    series: NDArray[np.int32]
-    segments: NDArray[np.int32]
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def take(self, index: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Points:
-        return Points(
-            series=self.series[index],
-            segments=self.segments[index],
-            steps=self.steps[index],
-            values=self.values[index],
-        )
-
-    @classmethod
-    def join(cls, parts: Sequence[Points]) -> Points:
-        if not parts:
-            return cls(
-                series=np.empty(0, np.int32),
-                segments=np.empty(0, np.int32),
-                steps=np.empty(0, np.int64),
-                values=np.empty(0, np.float64),
-            )
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-
-    def newest(self) -> Points:
-        """Sorted by (series, segment, step), of equal keys the one that stood last."""
-        order = np.lexsort((self.steps, self.segments, self.series))
-        points = self.take(order)
-        if len(points) < 2:
-            return points
-        same = (points.series[1:] == points.series[:-1]) & (points.segments[1:] == points.segments[:-1])
-        return points.take(np.append(~(same & (points.steps[1:] == points.steps[:-1])), True))
-
-    def bounds(self) -> NDArray[np.intp]:
-        """Where the groups of equal (series, segment) of sorted points begin, and the end of the last one."""
-        change = (np.diff(self.series) != 0) | (np.diff(self.segments) != 0)
-        return np.concatenate([[0], np.flatnonzero(change) + 1, [len(self)]]) if len(self) else np.zeros(1, np.intp)
-
-    def groups(self) -> Iterator[Points]:
-        """One part for each (series, segment) of sorted points."""
-        for lo, hi in itertools.pairwise(self.bounds().tolist()):
-            yield self.take(slice(lo, hi))
-
-    def spans(self) -> Spans:
-        """Where the groups of sorted points lie."""
-        bounds = self.bounds()
-        first, last = bounds[:-1], bounds[1:] - 1
-        return Spans(self.series[first], self.segments[first], self.steps[first], self.steps[last])
-
-
-def lock_run(connection: sa.Connection, run_id: str) -> None:
-    """Until the transaction ends nobody else loads or seals points of this run."""
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"points:{run_id}", 0))))
-
-
-def write(connection: sa.Connection, points: Points) -> None:
-    """Store points of one run, later ones replacing earlier ones of the same (series, segment, step).
-
-    At most once a transaction.
+    Raises NotFound.
     """
-    points = points.newest()
-    counts = np.diff(points.bounds())
-    direct = counts >= DIRECT_CHUNK_POINTS
-    if direct.any():
-        direct &= ~_occupied(connection, points.spans())
-    chosen = np.repeat(direct, counts)
-    _insert_chunks(connection, list(points.take(chosen).groups()))
-    _upsert_tail(connection, points.take(~chosen))
+    raw = driver(connection)
+    raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('points:' || %s, 0))", [run_id])
+    return run_number(connection, run_id)
 
 
-def read(connection: sa.Connection, series: Sequence[int], lo: int | None, hi: int | None) -> Points:
-    """Both tiers of these series between the inclusive steps; chunks first, so that `newest` prefers the tail."""
-    lo, hi = _FIRST_STEP if lo is None else lo, _LAST_STEP if hi is None else hi
-    where = {"series": list(series), "lo": lo, "hi": hi}
-    points = Points.join([*_read_chunks(connection, where), _read_tail(connection, where)])
-    return points.take((points.steps >= lo) & (points.steps <= hi))
+def run_number(connection: sa.Connection, run_id: str) -> int:
+    """What points know a run by: never given again, not even when the run is deleted and made anew."""
+    row = driver(connection).execute("SELECT number FROM run WHERE id = %s", [run_id]).fetchone()
+    if row is None:
+        raise NotFound(f"no run '{run_id}'", remedy="create the run before its points are written")
+    return int(row[0])
 
 
-def seal(connection: sa.Connection, series: Sequence[int]) -> int:
-    """Move the tail of these series into chunks and fill small chunks up; reads see no difference.
+def append(connection: sa.Connection, number: int, segment: int, logged: Sequence[Frame]) -> int:
+    """Store frames of one segment of a locked run; returns how many points are new, 0 for a replay."""
+    if not logged:
+        return 0
+    if len(logged) >= _BULK_FRAMES:
+        return write(connection, number, _slices(segment, logged))
+    sealed_step = _sealed_step(connection, number, segment)
+    fresh = [frame for frame in logged if sealed_step is None or frame.step > sealed_step]
+    late = [frame for frame in logged if sealed_step is not None and frame.step <= sealed_step]
+    fresh += _unsealed(connection, segment, late)
+    if not fresh:
+        return 0
+    inserted = frames.insert(connection, number, segment, fresh)
+    if inserted.tail_frames >= SEAL_FRAMES or inserted.tail_points >= SEAL_POINTS:
+        seal(connection, number)
+    return inserted.num_points
 
-    Returns how many points left the tail.
+
+def write(connection: sa.Connection, number: int, parts: Iterable[Points]) -> int:
+    """Store many points of a locked run as chunks, part by part; returns how many are new."""
+    seal(connection, number)
+    new = 0
+    for part in parts:
+        new += sealed.merge(connection, part)
+        for segment in np.unique(part.segments).tolist():
+            highest = int(part.steps[part.segments == segment].max())
+            driver(connection).execute(_RAISE_SEALED, {"number": number, "segment": segment, "step": highest})
+    return new
+
+
+def read(
+    connection: sa.Connection, run_id: str, series: Sequence[int], lo: int | None = None, hi: int | None = None
+) -> Points:
+    """Both tiers of these series of a run between the inclusive steps, distinct and sorted."""
+    if not series:
+        return Points.join([])
+    first, last = FIRST_STEP if lo is None else lo, LAST_STEP if hi is None else hi
+    query = "SELECT number, segment, num_frames FROM run JOIN tail ON run_number = number WHERE id = %s"
+    tails = driver(connection).execute(query, [run_id], binary=True).fetchall()
+    found = sealed.read(connection, series, [segment for _, segment, _ in tails], first, last)
+    if any(num_frames for _, _, num_frames in tails):
+        tail = frames.read(connection, tails[0][0], np.array(sorted(series), np.int32), first, last)
+        found = Points.join([found, tail]).distinct()
+    return found
+
+
+def seal(connection: sa.Connection, number: int, *, last: bool = False) -> int:
+    """Move the tail of a locked run into chunks; reads see no difference. Returns how many points the tail had.
+
+    `last`: no more points are expected, so small chunks are joined whatever it costs.
     """
-    tail = _take_tail(connection, series)
-    old = _take_unfilled(connection, series, tail.spans())
-    _insert_chunks(connection, list(Points.join([*old, tail]).newest().groups()))
-    return len(tail)
+    num_points = sum(row[0] for row in driver(connection).execute(_TAIL_POINTS, [number]).fetchall())
+    if not num_points:
+        return 0
+    sets = [frames.unpack(packed) for packed in frames.packed_sets(connection, number)]
+    ids = np.unique(np.concatenate(sets))
+    for part in np.array_split(ids, min(len(ids), -(-num_points // _SLICE_POINTS))):
+        sealed.merge(connection, frames.read(connection, number, part, FIRST_STEP, LAST_STEP), last=last)
+    driver(connection).execute(_FORGET_TAIL, {"number": number})
+    driver(connection).execute("DELETE FROM frame WHERE run_number = %s", [number])
+    return int(num_points)
 
 
-def _occupied(connection: sa.Connection, spans: Spans) -> NDArray[np.bool_]:
-    """For each span: does one of the tiers hold something in it?"""
-    query = """
-        SELECT EXISTS (SELECT FROM chunk WHERE series_id = s.series AND chunk.segment = s.segment
-                       AND step_lo <= s.hi AND step_hi >= s.lo)
-            OR EXISTS (SELECT FROM point WHERE series_id = s.series AND point.segment = s.segment
-                       AND step BETWEEN s.lo AND s.hi)
-        FROM unnest(%(series)s::int[], %(segments)s::smallint[], %(los)s::bigint[], %(his)s::bigint[])
-            WITH ORDINALITY AS s (series, segment, lo, hi, position)
-        ORDER BY s.position
-    """
-    rows = driver(connection).execute(query, spans.parameters()).fetchall()
-    return np.array([row[0] for row in rows], dtype=np.bool_)
+def _slices(segment: int, logged: Sequence[Frame]) -> Iterator[Points]:
+    """Frames as points, a bounded number at a time, frames in order."""
+    start = size = 0
+    for index, frame in enumerate(logged):
+        if size > _SLICE_POINTS:
+            yield frames.points_of(segment, logged[start:index])
+            start, size = index, 0
+        size += len(frame.series.ids)
+    yield frames.points_of(segment, logged[start:])
 
 
-def _take_tail(connection: sa.Connection, series: Sequence[int]) -> Points:
-    """Remove and return the tail of these series, sorted."""
-    tail = _read_tail(connection, {"series": list(series), "lo": _FIRST_STEP, "hi": _LAST_STEP})
-    driver(connection).execute("DELETE FROM point WHERE series_id = ANY(%s)", [list(series)])
-    return tail.newest()
+def _sealed_step(connection: sa.Connection, number: int, segment: int) -> int | None:
+    """The highest step of the segment that was ever sealed. Sees to it that the segment has a row in `tail`."""
+    query = "SELECT sealed_step FROM tail WHERE run_number = %s AND segment = %s"
+    row = driver(connection).execute(query, [number, segment]).fetchone()
+    if row is None:
+        insert = "INSERT INTO tail (run_number, segment, num_frames, num_points) VALUES (%s, %s, 0, 0)"
+        driver(connection).execute(insert, [number, segment])
+        return None
+    return row[0] if row[0] is None else int(row[0])
 
 
-def _take_unfilled(connection: sa.Connection, series: Sequence[int], spans: Spans) -> list[Points]:
-    """Remove and return, of each (series, segment), the chunks from the first one on that is not full or meets a span.
-
-    A single unfilled chunk at the end that meets nothing stays: there is nothing to join it with.
-    """
-    statement = """
-        WITH span AS (
-            SELECT * FROM unnest(%(series)s::int[], %(segments)s::smallint[], %(los)s::bigint[], %(his)s::bigint[])
-            AS s (series, segment, lo, hi)
-        ), mine AS (
-            SELECT c.series_id, c.segment, c.step_lo,
-                   n < %(full)s AS unfilled, lead(c.step_lo) OVER w IS NULL AS is_last,
-                   EXISTS (SELECT FROM span WHERE series = c.series_id AND span.segment = c.segment
-                           AND span.hi >= c.step_lo AND (span.lo <= c.step_hi OR n < %(full)s)) AS met
-            FROM chunk c WHERE c.series_id = ANY(%(all)s)
-            WINDOW w AS (PARTITION BY c.series_id, c.segment ORDER BY c.step_lo)
-        ), start AS (
-            SELECT series_id, segment, min(step_lo) AS step_lo FROM mine
-            WHERE met OR unfilled AND NOT is_last GROUP BY series_id, segment
-        )
-        DELETE FROM chunk USING start
-        WHERE chunk.series_id = start.series_id AND chunk.segment = start.segment AND chunk.step_lo >= start.step_lo
-        RETURNING chunk.series_id, chunk.segment, chunk.payload
-    """
-    parameters = spans.parameters() | {"all": list(series), "full": chunks.CHUNK_POINTS}
-    with driver(connection).cursor(binary=True) as cursor:
-        cursor.execute(statement, parameters)
-        return [_unpacked(*row) for row in cursor]
+def _unsealed(connection: sa.Connection, segment: int, late: Sequence[Frame]) -> list[Frame]:
+    """Frames that are not wholly among the sealed points."""
+    if not late:
+        return []
+    sets = {frame.series.packed: frame.series.ids for frame in late}
+    ids = np.unique(np.concatenate(list(sets.values())))
+    steps = [frame.step for frame in late]
+    known = sealed.read(connection, ids.tolist(), [segment], min(steps), max(steps))
+    known = known.take(np.argsort(known.steps, kind="stable"))
+    missing = []
+    for frame in late:
+        start, end = np.searchsorted(known.steps, [frame.step, frame.step + 1])
+        if not _holds(known.take(slice(int(start), int(end))), frame):
+            missing.append(frame)
+    return missing
 
 
-def _insert_chunks(connection: sa.Connection, groups: Sequence[Points]) -> None:
-    """Each group: points of one (series, segment), ascending steps, overlapping no stored chunk."""
-    columns = [field.name for field in dataclasses.fields(chunks.Header)]
-    names = ", ".join(["series_id", "segment", *columns, "payload"])
-    if not groups:
-        return
-    statement = f"COPY chunk ({names}) FROM STDIN (FORMAT BINARY)"
-    with driver(connection).cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(_CHUNK_TYPES)
-        for group in groups:
-            for lo in range(0, len(group), chunks.CHUNK_POINTS):
-                part = group.take(slice(lo, lo + chunks.CHUNK_POINTS))
-                head = dataclasses.astuple(chunks.header(part.steps, part.values))
-                payload = chunks.encode(part.steps, part.values)
-                copy.write_row((int(part.series[0]), int(part.segments[0]), *head, payload))
+def _holds(known: Points, frame: Frame) -> bool:
+    """Are the frame's values among the points of its step, which are sorted by series?"""
+    ids, wanted = frame.series.ids, frame.array()
+    if len(known) == len(wanted) and (known.series == ids).all():
+        return known.values.tobytes() == wanted.tobytes()
+    there = set(zip(known.series.tolist(), known.values.view(np.int64).tolist(), strict=True))
+    return there.issuperset(zip(ids.tolist(), wanted.view(np.int64).tolist(), strict=True))
 
 
-def _upsert_tail(connection: sa.Connection, points: Points) -> None:
-    if not len(points):
-        return
-    rows = np.empty(len(points), dtype=_ROW)
-    rows["fields"], rows["series_bytes"], rows["segment_bytes"] = 4, 4, 2
-    rows["step_bytes"], rows["value_bytes"] = 8, 8
-    rows["series"], rows["segment"] = points.series, points.segments
-    rows["step"], rows["value"] = points.steps, points.values
-    with driver(connection).cursor() as cursor:
-        cursor.execute("CREATE TEMP TABLE IF NOT EXISTS point_stage (LIKE point) ON COMMIT DELETE ROWS")
-        with cursor.copy("COPY pg_temp.point_stage FROM STDIN (FORMAT BINARY)") as copy:
-            copy.write(_COPY_HEADER + rows.tobytes() + _COPY_TRAILER)
-        cursor.execute(
-            "INSERT INTO point SELECT * FROM pg_temp.point_stage ON CONFLICT (series_id, segment, step)"
-            " DO UPDATE SET value = excluded.value WHERE point.value IS DISTINCT FROM excluded.value"
-        )
-
-
-def _read_tail(connection: sa.Connection, where: Mapping[str, object]) -> Points:
-    query = """
-        COPY (SELECT series_id, segment, step, value FROM point
-              WHERE series_id = ANY(%(series)s) AND step BETWEEN %(lo)s AND %(hi)s) TO STDOUT (FORMAT BINARY)
-    """
-    with driver(connection).cursor() as cursor, cursor.copy(query, where) as copy:
-        raw = b"".join(bytes(block) for block in copy)
-    body = len(raw) - len(_COPY_HEADER) - len(_COPY_TRAILER)
-    rows = np.frombuffer(raw, dtype=_ROW, count=body // _ROW.itemsize, offset=len(_COPY_HEADER))
-    return Points(
-        series=rows["series"].astype(np.int32),
-        segments=rows["segment"].astype(np.int32),
-        steps=rows["step"].astype(np.int64),
-        values=rows["value"].astype(np.float64),
-    )
-
-
-def _read_chunks(connection: sa.Connection, where: Mapping[str, object]) -> list[Points]:
-    query = """
-        SELECT series_id, segment, payload FROM chunk
-        WHERE series_id = ANY(%(series)s) AND step_hi >= %(lo)s AND step_lo <= %(hi)s
-    """
-    with driver(connection).cursor(binary=True) as cursor:
-        cursor.execute(query, where)
-        return [_unpacked(*row) for row in cursor]
-
-
-def _unpacked(series: int, segment: int, payload: bytes) -> Points:
-    steps, values = chunks.decode(payload)
-    return Points(
-        series=np.full(len(steps), series, np.int32),
-        segments=np.full(len(steps), segment, np.int32),
-        steps=steps,
-        values=values,
-    )
+_TAIL_POINTS = "SELECT num_points FROM tail WHERE run_number = %s AND num_frames > 0"
+_RAISE_SEALED = """
+    INSERT INTO tail (run_number, segment, num_frames, num_points, sealed_step)
+    VALUES (%(number)s, %(segment)s, 0, 0, %(step)s)
+    ON CONFLICT (run_number, segment) DO UPDATE SET sealed_step = greatest(tail.sealed_step, excluded.sealed_step)
+"""
+_FORGET_TAIL = """
+    UPDATE tail SET num_frames = 0, num_points = 0, sealed_step = greatest(sealed_step, (
+        SELECT max(step) FROM frame WHERE frame.run_number = tail.run_number AND frame.segment = tail.segment))
+    WHERE run_number = %(number)s AND num_frames > 0
+"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import sqlalchemy as sa
@@ -12,7 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store.database import Database
 from context_store.lineage import load_lineage
 from context_store.models import CheckpointRow, ConfigValueRow, DataReadRow, ExecutedFileRow, RunRow, SegmentRow
-from context_store.records import Checkpoint, ConfigChange, DataReads, Executed, NewRun, Run, Segment
+from context_store.records import Checkpoint, ConfigChange, DataReads, Executed, NewRun, Run, RunTableRow, Segment
+from context_store.run_table import run_table
 from contracts.enums import RunRole, RunState
 from contracts.errors import NotFound
 from contracts.events import Scalar
@@ -76,6 +77,20 @@ class Runs:
             query = query.where(sa.tuple_(RunRow.created_at, RunRow.id) < other)
         with self._database.begin() as connection:
             return [Run(**row._mapping) for row in connection.execute(query)]
+
+    def table(
+        self,
+        project_id: str | None = None,
+        metrics: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> builtins.list[RunTableRow]:
+        """Runs as in `list`, with latest values and declared configuration (None: of all names); any number of runs
+        takes the same few queries."""
+        runs = self.list(project_id=project_id, limit=limit, before=before)
+        with self._database.snapshot() as connection:
+            return run_table(connection, runs, metrics, keys)
 
     def set_state(self, run_id: str, state: RunState, message: str = "") -> None:
         statement = sa.update(RunRow).where(RunRow.id == run_id).values(state=state, message=message)
@@ -180,5 +195,5 @@ def same_value(a: Scalar, b: Scalar) -> bool:
     return a == b or (a != a and b != b)
 
 
-_RUN = sa.select(RunRow.__table__)
+_RUN = sa.select(*(column for column in sa.inspect(RunRow).columns if column.name != "number"))
 _CHECKPOINT = sa.select(CheckpointRow.__table__)

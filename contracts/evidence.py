@@ -13,8 +13,8 @@ from contracts.errors import UserInputError
 
 KINDS = frozenset(
     {
-        "anomaly", "checkpoint", "commit", "config", "diagnostic", "event", "hunk", "investigation",
-        "negative", "note", "proposal", "run", "series", "suspect", "verdict",
+        "anomaly", "checkpoint", "commit", "config", "diagnostic", "event", "experiment", "hunk", "investigation",
+        "negative", "note", "policy", "proposal", "run", "series", "suspect", "verdict",
     }
 )  # fmt: skip
 _FORM = re.compile(r"^(?P<kind>[a-z_]+):(?P<id>[^#\s]+)(?:#(?P<slice>\S+))?$")

@@ -2,6 +2,8 @@
 
 `step` never waits: it claims what fits, looks at what runs and returns. All state that matters lies in the store and
 in run folders; after SIGKILL another executor claims the effect when its lease ends and goes on where it stood.
+While everything is halted (`store.policies.halt`) nothing new is begun and running diagnostics are stopped; both go on
+where they stood once it is lifted.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from context_store import Store
-from context_store.records import Effect
+from context_store.policies import CLAIMED_WHILE_HALTED
+from context_store.records import Amount, Effect
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import EffectKind
 from contracts.errors import BackendFailure, DatabaseUnavailable, LatheError, NotPermitted
@@ -29,6 +32,7 @@ _SHIP_S = 0.5
 _RERUNS = frozenset({EffectKind.DIAGNOSTIC_RUN})
 _TRAININGS = frozenset({EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNDO})
 _MAX_STARTS = 3  # of one training whose process vanishes again and again
+_HALTED = "is stopped, since everything is halted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +42,11 @@ class _Flight:
     effect: Effect
     tree: Tree | None
     launch: Launch | None = None
+    reserved: Amount | None = None  # what it may spend; None: no limit
     starts: int = 0
-    cpu_s: float = 0.0  # of starts that died
+    begun_at: float = 0.0
+    cpu_s: float = 0.0  # of starts that died, or were ended by a halt
+    ended_early: str = ""  # why its training was asked to stop
     landed: Outcome | None = None  # how the last start ended, with the CPU seconds of all of them
     beat_at: float = 0.0
     shipped_at: float = 0.0
@@ -71,6 +78,7 @@ class Executor:
         self._slots = slots
         self._clock = clock
         self._flights: dict[str, _Flight] = {}
+        self._halted = False
 
     @property
     def busy(self) -> bool:
@@ -79,6 +87,7 @@ class Executor:
 
     def step(self) -> bool:
         """Do what can be done now; True when anything changed. DatabaseUnavailable leaves all as it is."""
+        self._halted = self._store.policies.halted() is not None
         changed = [self._advance(flight) for flight in list(self._flights.values())]
         while effect := self._claim():
             self._take(effect)
@@ -108,7 +117,11 @@ class Executor:
         except Exception as error:  # one effect must not end the worker, and would again after every claim
             self._end(effect, _unexpected(error, effect))
         else:
-            self._advance(self._keep(_Flight(effect=effect, tree=tree, beat_at=self._clock())))
+            now, spent = self._clock(), float(effect.result.get("cpu_s", 0.0))
+            reserved = self._store.budgets.reserved(effect.key)
+            self._advance(
+                self._keep(_Flight(effect=effect, tree=tree, reserved=reserved, begun_at=now, cpu_s=spent, beat_at=now))
+            )
 
     def _advance(self, flight: _Flight) -> bool:
         """True when the effect began to run, ended, or was lost to another worker."""
@@ -117,10 +130,11 @@ class Executor:
                 return True
             flight = self._flights[flight.effect.key]
             if flight.launch is None:
-                return self._start(flight)
+                return self._put_back(flight) if self._may_not_begin(flight) else self._start(flight)
             outcome = flight.landed or self._poll(flight, flight.launch)
             if outcome is None:
                 self._ship(flight, flight.launch)
+                self._end_early(flight, flight.launch)
                 return False
             self._land(flight, flight.launch, outcome)
         except DatabaseUnavailable:
@@ -138,8 +152,8 @@ class Executor:
         if launch is DONE:
             self._complete(flight, None, "done")
             return True
-        if launch.cpu_limit_s is not None and flight.cpu_s:  # what earlier starts used is gone
-            launch = replace(launch, cpu_limit_s=max(0.0, launch.cpu_limit_s - flight.cpu_s))
+        if flight.reserved is not None:  # less what earlier starts used
+            launch = replace(launch, cpu_limit_s=max(0.0, flight.reserved.cpu_s - flight.cpu_s))
         self._shipper.begin(launch)
         self._backend.submit(launch)
         self._keep(replace(flight, launch=launch, starts=flight.starts + 1))
@@ -155,13 +169,20 @@ class Executor:
 
     def _land(self, flight: _Flight, launch: Launch, outcome: Outcome) -> None:
         effect = flight.effect
-        if outcome.reason == "died" and flight.starts < _MAX_STARTS:
+        if outcome.reason in ("died", "stopped") and flight.ended_early == _HALTED:
+            self._shipper.ship(launch.run_id, launch.folder)
+            self._put_back(replace(flight, cpu_s=outcome.cpu_s))
+            return
+        if outcome.reason == "died" and flight.starts < _MAX_STARTS and not flight.ended_early:
+            flight = replace(flight, cpu_s=outcome.cpu_s, landed=None, launch=None)
+            if self._may_not_begin(flight):
+                self._put_back(flight)
+                return
             self._tell(effect, f"{outcome.message}; starting it again")
-            self._start(replace(flight, cpu_s=outcome.cpu_s, landed=None))
+            self._start(flight)
             return
         self._shipper.finish(launch, outcome)
-        if outcome.reason in ("died", "over_budget"):
-            raise BackendFailure(outcome.message, remedy=outcome.remedy)
+        _require_whole(effect, flight, outcome)
         landed = Landed(launch=launch, outcome=outcome)
         self._complete(flight, landed, f"{outcome.reason} at step {outcome.last_step}")
 
@@ -171,6 +192,28 @@ class Executor:
         self._store.effects.complete(effect.key, result, worker=self._worker)
         self._tell(effect, text)
         del self._flights[effect.key]
+
+    def _may_not_begin(self, flight: _Flight) -> bool:
+        return self._halted and flight.effect.kind not in CLAIMED_WHILE_HALTED
+
+    def _end_early(self, flight: _Flight, launch: Launch) -> None:
+        """Ask a training to stop that has used up its wall seconds, or may not go on while everything is halted."""
+        why, reserved = "", flight.reserved
+        if reserved is not None and reserved.wall_s and self._clock() - flight.begun_at > reserved.wall_s:
+            why = f"it was ended after {reserved.wall_s:g} s, which were reserved for it"
+        elif self._halted and flight.effect.kind in _RERUNS:
+            why = _HALTED
+        if why and not flight.ended_early:
+            self._backend.cancel(launch.run_id, launch.segment)
+            self._tell(flight.effect, why)
+            self._keep(replace(flight, ended_early=why))
+
+    def _put_back(self, flight: _Flight) -> bool:
+        """Whoever claims it once the halt is lifted goes on where it stands."""
+        self._store.effects.put_back(flight.effect.key, self._worker, flight.cpu_s)
+        self._tell(flight.effect, "waits until the halt is lifted")
+        del self._flights[flight.effect.key]
+        return True
 
     def _end(self, effect: Effect, error: LatheError) -> None:
         flight = self._flights.get(effect.key)
@@ -215,6 +258,18 @@ class Executor:
             investigation_id=effect.investigation_id,
             run_id=label,
             detail={"effect": effect.key, "kind": str(effect.kind)},
+        )
+
+
+def _require_whole(effect: Effect, flight: _Flight, outcome: Outcome) -> None:
+    """BackendFailure for a training that was cut short: it is never taken for one that came to its end."""
+    if outcome.reason in ("died", "over_budget") and not flight.ended_early:
+        raise BackendFailure(outcome.message, remedy=outcome.remedy)
+    if outcome.reason in ("died", "over_budget", "stopped") and (flight.ended_early or effect.kind in _RERUNS):
+        why = flight.ended_early or "somebody stopped it"
+        raise BackendFailure(
+            f"run {outcome.run_id} ended at step {outcome.last_step} before its end: {why}",
+            remedy="ask for it again, with a larger budget if it had used up its own",
         )
 
 

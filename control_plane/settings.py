@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.errors import ConfigError
+from control_plane.backends.command_registry import FOLDER
 
 
 class Settings(BaseSettings):
@@ -55,6 +56,11 @@ class Settings(BaseSettings):
     @property
     def runs_folder(self) -> Path:
         return self.home / "runs"
+
+    @property
+    def backends_folder(self) -> Path:
+        """Beside the folder of runs: a run finds the spec it was started with from its own place."""
+        return self.home / FOLDER
 
     @property
     def worktrees_folder(self) -> Path:

@@ -70,6 +70,7 @@ class Lathe:
         return backend
 
     def _ray(self) -> TrainerBackend:
+        from control_plane.backends.command_router import RoutedBackend
         from control_plane.backends.embedded import EmbeddedBackend
 
         backend = EmbeddedBackend(
@@ -78,7 +79,7 @@ class Lathe:
             cancel_grace_s=self.settings.cancel_grace_s,
         )
         backend.warm_up()
-        return backend
+        return RoutedBackend(embedded=backend, command=self._local())
 
     def _local(self) -> TrainerBackend:
         from control_plane.backends.local import LocalBackend
@@ -113,9 +114,10 @@ class Lathe:
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds)))
-        return Runner(store=self.store, checkpointer=self._checkpointer(), loops={loop.name: loop}, wait=wait)
+        return Runner(store=self.store, checkpointer=self.checkpointer(), loops={loop.name: loop}, wait=wait)
 
-    def _checkpointer(self) -> Any:
+    def checkpointer(self) -> Any:
+        """A saver in LangGraph's own schema."""
         from langgraph.checkpoint.postgres import PostgresSaver
 
         return PostgresSaver(self._graph_connections)

@@ -20,6 +20,7 @@ from contracts.errors import DatabaseUnavailable
 from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER
 from control_plane.wiring import Lathe
+from loops.runner import CaseStatus
 
 _log = structlog.get_logger(__name__)
 _IDLE_S = 0.2
@@ -59,6 +60,7 @@ class Worker:
         now = self._clock()
         if now - self._shipped_at >= _SHIP_S:
             self._lathe.shipper.catch_up(now)
+            self._lathe.store.series.seal_waiting()
             self._shipped_at = now
         if now - self._looked_at >= _CASES_S:
             self._cases.look()
@@ -110,9 +112,14 @@ class CaseThreads:
         self._failures: dict[str, int] = {}
         self._given_up: dict[str, Exception] = {}
         self._stopping = threading.Event()
+        self._halted = threading.Event()
 
     def look(self) -> None:
-        """Start a thread for every case that can go on and that nobody else drives."""
+        """Start a thread for every case that can go on and that nobody else drives; none while all is halted."""
+        if self._lathe.store.policies.halted() is not None:
+            self._halted.set()
+            return
+        self._halted.clear()
         for case in self._lathe.store.knowledge.investigations():
             thread = self._threads.get(case.id)
             if (thread is not None and thread.is_alive()) or not self._can_go_on(case):
@@ -144,7 +151,9 @@ class CaseThreads:
 
     def _drive(self, case_id: str) -> None:
         try:
-            self._lathe.runner(self._pause).start(LOOP, case_id)
+            runner = self._lathe.runner(self._pause)
+            if runner.start(LOOP, case_id).status is CaseStatus.CLOSED:
+                runner.prune()
             self._failures.pop(case_id, None)
             self._given_up.pop(case_id, None)
         except _Stopping:
@@ -155,7 +164,7 @@ class CaseThreads:
             self._lathe.leases.give(f"case:{case_id}")
 
     def _pause(self) -> None:
-        if self._stopping.wait(_IDLE_S):
+        if self._stopping.wait(_IDLE_S) or self._halted.is_set():
             raise _Stopping
 
     def _note(self, case_id: str, error: Exception) -> None:

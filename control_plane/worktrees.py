@@ -54,22 +54,18 @@ class Worktrees:
         git = Git(project)
         common = require_repository(git)
         prefix = git("rev-parse", "--show-prefix")
-        base = require_commit(git, code.base)
-        commit = _patched(git, base, code)
+        base, commit, diff = patch(git, code)
         place = self._folder / hashlib.sha256(str(common).encode()).hexdigest()[:12] / commit
         with self._lock():
             _check_out(git, commit, place)
         if not (place / prefix).is_dir():
             raise RepositoryError(f"commit {commit[:12]} has no folder {prefix}", remedy="choose a later commit")
-        diff = git(
-            "diff-tree", "-p", "-U3", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", base, commit
-        )
         return Tree(
             project=place / prefix,
             base=base,
             commit=commit,
             tree=git("rev-parse", commit + "^{tree}"),
-            diff=diff + "\n" if diff else "",
+            diff=diff,
         )
 
     def commit_on_branch(self, project: Path, tree: Tree, branch: str) -> str:
@@ -109,6 +105,18 @@ class Worktrees:
             with (self._folder / "lock").open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield
+
+
+def patch(git: Git, code: CodeVersion) -> tuple[str, str, str]:
+    """(full hash of the base, commit, exact diff) of a code version, without a checkout.
+
+    Objects are all that it adds to the repository. RepositoryError when a patch does not apply.
+    """
+    base = require_commit(git, code.base)
+    commit = _patched(git, base, code)
+    options = ("-p", "-U3", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames")
+    diff = git("diff-tree", *options, base, commit)
+    return base, commit, diff + "\n" if diff else ""
 
 
 def _patched(git: Git, base: str, code: CodeVersion) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from context_store.records import Effect, EffectRequest, Proposal
+from context_store.records import Amount, Effect, EffectRequest, Proposal
 from contracts.enums import SignalStrength
 from contracts.errors import LatheError, UserInputError
 from contracts.evidence import EvidenceRef
@@ -62,6 +62,13 @@ class Limits:
     wall_s: float = 3600.0
     cpu_s: float = 1800.0
     reruns: int = 40
+    tokens: int = 0  # of language models, and what they may cost
+    usd: float = 0.0
+
+    @property
+    def amount(self) -> Amount:
+        """The budget of a case. Its wall seconds are the runner's to keep: a person may take days to decide."""
+        return Amount(cpu_s=self.cpu_s, reruns=self.reruns, tokens=self.tokens, usd=self.usd)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,19 +80,11 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Upper estimate of what one planned step spends; reserved before anything is requested."""
-
-    cpu_s: float
-    reruns: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Request:
-    """One effect a loop wants, with its price."""
+    """One effect a loop wants, with the upper estimate of its price; reserved before anything is requested."""
 
     effect: EffectRequest
-    cost: Cost
+    cost: Amount
 
 
 @dataclass(frozen=True, kw_only=True)

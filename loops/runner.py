@@ -1,39 +1,33 @@
-"""The one runner of all loops: a LangGraph graph whose state holds ids only.
-
-    recall -> propose -> reserve -> execute -> measure -> (propose | update)
-    update -> (await_approval -> apply -> wait -> verify -> (undo -> close | close) | close)
+"""The one runner of all loops: the nodes of the LangGraph graph in `graph.py`, whose state holds ids only.
 
 LangGraph is at-least-once: after a crash a node may run again. Every node is therefore idempotent: effects, proposals
 and records have keys that follow from their content, and loops answer from what the store holds as measured.
 The graph never acts on the world; it inserts effect requests that an executor carries out once (design section 6).
+Whether something was approved is read from the store and never from the graph's own state, whoever wrote that.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from context_store import Store
-from context_store.records import Effect, EffectRequest
-from contracts.enums import EffectKind, EffectState, InvestigationState, ProposalState
+from context_store.records import Effect, EffectRequest, Proposal
+from contracts.enums import AutonomyLevel, EffectKind, EffectState, InvestigationState, ProposalState
 from contracts.errors import BudgetExceeded, NotFound
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, EmptyCycle, Limits, Loop, Planned
+from loops.graph import CaseState, build
 from loops.journal import Entry, Journal
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
-    from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
-_NODES = (
-    "recall", "propose", "reserve", "execute", "measure",
-    "update", "await_approval", "apply", "wait", "verify", "undo", "close",
-)  # fmt: skip
 _FINISHED = frozenset({EffectState.DONE, EffectState.FAILED, EffectState.REFUSED})
 _STEPS_PER_ROUND = 5  # graph steps; LangGraph's own default cap of 10,007 would hide an endless loop
 
@@ -58,21 +52,6 @@ class CaseProgress:
     proposal_id: str
 
 
-class CaseState(TypedDict, total=False):
-    """The graph's state: ids and counters, nothing that could grow or go stale."""
-
-    loop: str
-    case_id: str
-    round: int
-    effect_keys: list[str]
-    concluded: bool
-    stopped: str
-    proposal_id: str
-    decision: str
-    undo: bool
-    closed: bool
-
-
 class Runner:
     """Drives cases to the next point where a person is needed, or to their end.
 
@@ -91,39 +70,46 @@ class Runner:
         wait: Callable[[], None] = _nap,
     ) -> None:
         self._store = store
+        self._checkpointer = checkpointer
         self._loops = loops
         self._limits = limits or Limits()
         self._clock = clock
         self._wait = wait
         self._journal = Journal(store, clock)
         self._began = clock()
-        self._graph = _build(self, checkpointer)
+        self._graph = build(self, checkpointer)
 
     def start(self, loop: Loop | str, case_id: str) -> CaseProgress:
         """Begin the case, or go on with it when it was begun before. BudgetExceeded is a conclusion, not an error."""
         name = loop if isinstance(loop, str) else loop.name
         if name not in self._loops:
             raise NotFound(f"no loop is called {name}", remedy="choose one of: " + ", ".join(sorted(self._loops)))
-        if self._snapshot(case_id).values:
+        if self._snapshot(case_id).values or self._is_closed(case_id):
             return self.resume(case_id)
-        self._store.budgets.open(case_id, cpu_s=self._limits.cpu_s, reruns=self._limits.reruns)
+        self._store.budgets.open(case_id, self._limits.amount)
         return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
 
     def resume(self, case_id: str) -> CaseProgress:
         """Go on after a crash, or once the proposal was decided. Raises NotFound when the case was never started."""
         snapshot = self._snapshot(case_id)
+        if self._is_closed(case_id):
+            return self._progress(case_id)
         if not snapshot.values:
             raise NotFound(f"case {case_id} was never started", remedy="start it first: lathe diagnose RUN")
-        if snapshot.values.get("closed"):  # an empty `next` also means: a node ended, its checkpoint is missing
-            return self._progress(case_id)
         if snapshot.next != ("await_approval",):
             return self._invoke(case_id, None)
-        decision = self._decision(snapshot.values["proposal_id"])
-        if decision == ProposalState.OPEN:
-            return self._progress(case_id)
+        proposal = self._current(snapshot.values["proposal_id"])
+        if proposal.state == ProposalState.OPEN:
+            return CaseProgress(case_id=case_id, status=CaseStatus.WAITING_FOR_APPROVAL, proposal_id=proposal.id)
         from langgraph.types import Command
 
-        return self._invoke(case_id, Command(resume=str(decision)))
+        return self._invoke(case_id, Command(resume=proposal.id))
+
+    def prune(self) -> None:
+        """Forget the graph's own checkpoints of closed cases: what a case is worth keeping for lies in the store."""
+        threads = {each.config["configurable"]["thread_id"] for each in self._checkpointer.list(None)}
+        for case_id in filter(self._is_closed, threads):
+            self._checkpointer.delete_thread(case_id)
 
     # --- the graph and its state --------------------------------------------------------------------------------
 
@@ -140,15 +126,22 @@ class Runner:
         return self._progress(case_id)
 
     def _progress(self, case_id: str) -> CaseProgress:
-        snapshot = self._snapshot(case_id)
-        status = CaseStatus.CLOSED if snapshot.values.get("closed") else CaseStatus.WAITING_FOR_APPROVAL
-        return CaseProgress(case_id=case_id, status=status, proposal_id=snapshot.values.get("proposal_id", ""))
+        status = CaseStatus.CLOSED if self._is_closed(case_id) else CaseStatus.WAITING_FOR_APPROVAL
+        proposals = self._store.proposals.list(investigation_id=case_id)
+        return CaseProgress(case_id=case_id, status=status, proposal_id=proposals[-1].id if proposals else "")
 
-    def _decision(self, proposal_id: str) -> ProposalState:
-        proposal = self._store.proposals.get(proposal_id)
+    def _is_closed(self, case_id: str) -> bool:
+        try:
+            return self._store.knowledge.investigation(case_id).state is InvestigationState.CLOSED
+        except NotFound:
+            return False
+
+    def _current(self, proposal_id: str) -> Proposal:
+        """The proposal, or what an edit made of it, as it is decided now."""
+        proposal = self._store.proposals.current(proposal_id)
         if proposal.state == ProposalState.OPEN and self._clock() >= proposal.expires_at:
-            return ProposalState.EXPIRED
-        return proposal.state
+            return replace(proposal, state=ProposalState.EXPIRED)
+        return proposal
 
     def _write(self, state: CaseState, action: str, text: str, **more: Any) -> None:
         step = f"{state['round']}.{action}"
@@ -179,6 +172,10 @@ class Runner:
         self._write(this, "propose", planned.reason)
         if not isinstance(planned, Planned):
             return CaseState(concluded=True, stopped="", effect_keys=[], round=this["round"])
+        if not self._store.policies.level(state["loop"]).includes(AutonomyLevel.PROPOSE):
+            stopped = f"the {state['loop']} loop may only observe, so nothing was run"
+            self._write(this, "observe", stopped)
+            return CaseState(concluded=True, stopped=stopped, effect_keys=[], round=this["round"])
         self._store.knowledge.set_investigation(state["case_id"], round=this["round"])
         keys = [request.effect.key for request in planned.requests]
         return CaseState(concluded=False, effect_keys=keys, round=this["round"])
@@ -190,7 +187,7 @@ class Runner:
         for request in self._plan(state):
             key, cost = request.effect.key, request.cost
             try:
-                self._store.budgets.reserve(state["case_id"], key, cpu_s=cost.cpu_s, reruns=cost.reruns)
+                self._store.budgets.reserve(state["case_id"], key, cost)
             except BudgetExceeded as error:
                 message = error.message
             else:
@@ -210,11 +207,9 @@ class Runner:
         return CaseState()
 
     def measure(self, state: CaseState) -> CaseState:
-        """Hand the finished effects to the loop and settle what they cost."""
+        """Hand the finished effects to the loop."""
         effects = [self._store.effects.get(key) for key in state["effect_keys"]]
         text = self._loops[state["loop"]].measure(state["case_id"], effects)
-        for effect in effects:
-            self._store.budgets.settle(effect.key, cpu_s=float(effect.result.get("cpu_s", 0.0)))
         self._write(state, "measure", text)
         return CaseState(effect_keys=[])
 
@@ -227,20 +222,32 @@ class Runner:
         self._write(state, "update", update.statement, kind="finding", evidence=update.evidence)
         if update.proposal_id is None:
             return CaseState(proposal_id="")
-        self._store.knowledge.set_investigation(case_id, state=InvestigationState.WAITING_FOR_APPROVAL)
-        proposal = self._store.proposals.get(update.proposal_id)
-        self._write(state, "ask", f"waiting for a person: {proposal.title}", kind="approval")
         return CaseState(proposal_id=update.proposal_id)
 
+    def ask(self, state: CaseState) -> CaseState:
+        """A policy that lets the loop act approves the proposal; else a person is asked."""
+        self._store.proposals.approve_by_policy(state["proposal_id"], state["loop"], self._clock())
+        proposal = self._current(state["proposal_id"])
+        if proposal.state == ProposalState.OPEN:
+            waiting = InvestigationState.WAITING_FOR_APPROVAL
+            self._store.knowledge.set_investigation(state["case_id"], state=waiting)
+            self._write(state, "ask", f"waiting for a person: {proposal.title}", kind="approval")
+        return CaseState(proposal_id=proposal.id, decision=proposal.state.value)
+
     def await_approval(self, state: CaseState) -> CaseState:
-        """Stop here; nothing else may happen in this node."""
+        """Stop here; nothing else may happen in this node. What was decided is read afterwards, not handed in."""
         from langgraph.types import interrupt
 
-        return CaseState(decision=interrupt({"proposal_id": state["proposal_id"]}))
+        interrupt({"proposal_id": state["proposal_id"]})
+        proposal = self._current(state["proposal_id"])
+        return CaseState(proposal_id=proposal.id, decision=proposal.state.value)
 
     def apply(self, state: CaseState) -> CaseState:
-        """Request the approved effect. The executor checks the approval itself."""
-        proposal = self._store.proposals.get(state["proposal_id"])
+        """Request the effect, if it is approved. The executor checks and uses up the approval itself."""
+        proposal = self._current(state["proposal_id"])
+        state = CaseState(**{**state, "proposal_id": proposal.id})
+        if proposal.state != ProposalState.APPROVED:
+            return CaseState(proposal_id=proposal.id, decision=proposal.state.value)
         request = EffectRequest(
             key=_apply_key(state),
             kind=proposal.kind,
@@ -251,7 +258,7 @@ class Runner:
         )
         self._store.effects.request(request)
         self._write(state, "apply", f"approved by {proposal.decided_by}: {proposal.title}")
-        return CaseState()
+        return CaseState(proposal_id=proposal.id, decision=ProposalState.APPROVED.value)
 
     def wait(self, state: CaseState) -> CaseState:
         """Wait for the effect, as long as the training takes."""
@@ -291,9 +298,10 @@ class Runner:
         changed = state.get("decision") == ProposalState.APPROVED and self._effect_done(_apply_key(state))
         if not changed and not self._store.negatives.list(investigation_id=case_id):
             raise EmptyCycle.of(state["loop"], case_id)
-        self._store.knowledge.set_investigation(case_id, state=InvestigationState.CLOSED)
+        self._store.budgets.close(case_id)
         self._write(state, "close", "closed")
-        return CaseState(closed=True)
+        self._store.knowledge.set_investigation(case_id, state=InvestigationState.CLOSED)
+        return CaseState()
 
     # --- what nodes share ---------------------------------------------------------------------------------------
 
@@ -328,41 +336,3 @@ class Runner:
 
 def _apply_key(state: CaseState) -> str:
     return f"apply:{state['proposal_id']}"
-
-
-def _build(runner: Runner, checkpointer: BaseCheckpointSaver[Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-    from langgraph.graph import END, START, StateGraph
-
-    checkpointer.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
-    graph: StateGraph[CaseState, None, CaseState, CaseState] = StateGraph(CaseState)
-    for name in _NODES:
-        graph.add_node(name, getattr(runner, name))
-    graph.add_edge(START, "recall")
-    graph.add_edge("recall", "propose")
-    graph.add_conditional_edges("propose", _concluded_or("reserve"), ["update", "reserve"])
-    graph.add_conditional_edges("reserve", _concluded_or("execute"), ["update", "execute"])
-    for before, after in (("execute", "measure"), ("measure", "propose"), ("apply", "wait"), ("wait", "verify")):
-        graph.add_edge(before, after)
-    graph.add_conditional_edges("update", _has_proposal, ["await_approval", "close"])
-    graph.add_conditional_edges("await_approval", _approved, ["apply", "verify"])
-    graph.add_conditional_edges("verify", _to_be_undone, ["undo", "close"])
-    graph.add_edge("undo", "close")
-    graph.add_edge("close", END)
-    return graph.compile(checkpointer=checkpointer)
-
-
-def _concluded_or(otherwise: str) -> Callable[[CaseState], str]:
-    return lambda state: "update" if state["concluded"] else otherwise
-
-
-def _has_proposal(state: CaseState) -> str:
-    return "await_approval" if state["proposal_id"] else "close"
-
-
-def _approved(state: CaseState) -> str:
-    return "apply" if state["decision"] == ProposalState.APPROVED else "verify"
-
-
-def _to_be_undone(state: CaseState) -> str:
-    return "undo" if state["undo"] else "close"

@@ -10,7 +10,7 @@ import streamlit as st
 from ui import session
 from ui.client import UNAUTHORIZED, ApiError, Client, UiSettings, connect
 from ui.components.messages import errors_shown, show_error
-from ui.views import run, runs, today
+from ui.views import approvals, memory, run, runs, today
 
 FOLDER = Path(__file__).parent
 
@@ -30,6 +30,8 @@ def main() -> None:
         [
             st.Page(today.page, title="Today", icon=":material/wb_twilight:", url_path="today", default=True),
             st.Page(runs.page, title="Runs", icon=":material/show_chart:", url_path="runs"),
+            st.Page(approvals.page, title="Approvals", icon=":material/rule:", url_path="approvals"),
+            st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
             st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
         ],
         position="top",

@@ -111,6 +111,10 @@ class Client:
     def negatives(self, query: str = "") -> tuple[Negative, ...]:
         return self._get("/negatives", tuple[Negative, ...], {"q": query or None}, key="negatives")
 
+    def add_negative(self, *, evidence: Sequence[str], **fields: str) -> None:
+        """Store a negative result; refused without evidence."""
+        self._send("POST", "/negatives", json={**fields, "evidence": list(evidence)})
+
     def approve(self, proposal_id: str, *, comment: str, bound_hash: str) -> None:
         self._decide(proposal_id, "approve", comment, bound_hash)
 

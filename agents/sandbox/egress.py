@@ -5,20 +5,24 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import unicodedata
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from contracts.errors import UserInputError
 
 MAX_HEAD_BYTES = 32 << 10
-# Those of one connection, and, by any part of the name, those that may carry credentials.
+# Those of one connection; those by which some servers take another method, path, host or client than the request's;
+# and, by any part of the name, those that may carry credentials.
 _DROPPED_HEADER = re.compile(
     r"connection|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"
+    r"|forwarded|via|(x-)?(envoy|forwarded|host|http-host|original|real-ip|rewrite)(-.*)?|x-(http-)?method(-.*)?"
     r"|.*(auth|api-?key|cookie|credential|password|secret|session|signature|token).*"
 )
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_UNICODE_ESCAPE = re.compile(r"%u", re.IGNORECASE)
 _MAX_DECODINGS = 8
 _MAX_LENGTH_DIGITS = 18
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -166,10 +170,21 @@ def _is_below(path: str, prefix: str) -> bool:
     """Whether the path starts with the prefix, however a server may decode or normalise it."""
     plain = path.partition("?")[0]
     for _ in range(_MAX_DECODINGS):
-        parts = plain.replace("\\", "/").split("/")
-        if any(part.partition(";")[0] in (".", "..") for part in parts):  # some servers drop what follows a semicolon
+        if not _says_where(plain):
             return False
-        if plain == unquote(plain):
+        try:
+            decoded = unquote(plain, errors="strict")
+        except UnicodeDecodeError:  # perhaps a dot or slash in more bytes than it needs, which some servers accept
+            return False
+        if plain == decoded:
             return path.startswith(prefix)
-        plain = unquote(plain)
+        plain = decoded
     return False
+
+
+def _says_where(path: str) -> bool:
+    """Whether a path, once decoded, leads nowhere but down, for a server that knows more signs for dots and slashes."""
+    text = unicodedata.normalize("NFKC", path).replace("\\", "/")
+    parts = [part.partition(";")[0] for part in text.split("/")]  # some servers drop what follows a semicolon
+    odd = any(ord(character) < ord(" ") or character == "\x7f" for character in text)
+    return not odd and not _UNICODE_ESCAPE.search(text) and not any(part.strip() in (".", "..") for part in parts)

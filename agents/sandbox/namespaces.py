@@ -28,12 +28,14 @@ from agents.sandbox import workspaces
 from agents.sandbox.launcher import forward, seccomp, supervise, wire, zygote
 from agents.sandbox.protocol import DEFAULT_PATH, Command, Facts, Outcome, Reaped, Result, Workspace
 from agents.sandbox.refusals import refusal
-from contracts.errors import DiskFull, EnvironmentFault, UserInputError
+from contracts.errors import DiskFull, EnvironmentFault, LatheError, UserInputError
 
 OTHER_UID = 700_000  # used by nobody; what root's sandboxes run as
 _ROOT_OF_IMPORTS = Path(__file__).resolve().parents[2]
 _LOG = "launcher.log"
 _MINUTE_S = 60.0
+_DIES_WITHIN_S = 0.2
+_MAX_NAME_BYTES, _MAX_TARGET_BYTES = 255, 2048  # the kernel takes names of 255 bytes, and paths of 4095 with our prefix
 _RESERVED = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "usr", "workspace")
 _OUTCOMES = {
     supervise.TIMEOUT: Outcome.TIMEOUT,
@@ -71,9 +73,7 @@ class NamespaceSandbox:
     def create(self, source: Path | None = None) -> workspaces.LayeredWorkspace:
         if source is None:
             return workspaces.LayeredWorkspace(self._store, (self._empty,), (self._empty,))
-        if not source.is_dir():
-            raise UserInputError(f"{source} is not a folder", remedy="name an existing folder")
-        layer = self._store.new_copy([source])
+        layer = self._store.new_import(source)
         return workspaces.LayeredWorkspace(self._store, (layer,), (layer,))
 
     def run(self, workspace: Workspace, command: Command) -> Result:
@@ -91,7 +91,7 @@ class NamespaceSandbox:
                         wire.send(ours, job, command.stdin)
                     report, stdout, stderr = wire.receive_report(ours)
                 except OSError as error:
-                    raise self._launcher_died(str(error)) from error
+                    raise self._broke_off(str(error)) from error
         return self._result(report, stdout, stderr)
 
     def facts(self) -> Facts:
@@ -128,12 +128,21 @@ class NamespaceSandbox:
             try:
                 socket.send_fds(self._control, [b"job"], [connection.fileno()])
             except OSError as error:
-                raise self._launcher_died(str(error)) from error
+                raise self._broke_off(str(error)) from error
 
-    def _launcher_died(self, reason: str) -> EnvironmentFault:
+    def _broke_off(self, reason: str) -> LatheError:
+        """Why there is no answer: we were closed, or somebody has killed what served the command."""
+        if self._control.fileno() < 0:
+            return workspaces.was_closed()
+        try:
+            self._zygote.wait(_DIES_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            who, remedy = "process that ran the command", "run it again"
+        else:
+            who, remedy = "sandbox launcher", "open a new sandbox"
         return EnvironmentFault(
-            f"the sandbox launcher broke off ({reason}) {_last_words(self._store)}",
-            remedy="open a new sandbox; if it repeats, free memory",
+            f"the {who} was killed: {reason} {_last_words(self._store)}".strip(),
+            remedy=f"{remedy}; if it repeats, free memory, or see who kills processes of this sandbox",
         )
 
     def _job(self, stack: workspaces.Stack, command: Command) -> wire.Job:
@@ -149,7 +158,7 @@ class NamespaceSandbox:
             lowers=[f"{layer}/fs" for layer in stack.lowers],
             upper=stack.upper,
             mounts=[(str(mount.source.absolute()), _checked_target(mount.inside)) for mount in command.mounts],
-            proxy=str(command.proxy.absolute()) if command.proxy else "",
+            proxy=_checked_proxy(command.proxy) if command.proxy else "",
             uid=self._uid,
             bounds=bounds,
         )
@@ -158,7 +167,7 @@ class NamespaceSandbox:
         if report.refused_stage:
             raise refusal(report.refused_stage, report.refused_errno, report.refused_what)
         if report.killed in (supervise.LOST, supervise.CANCELLED):
-            raise self._launcher_died("the command's first process was killed from outside")
+            raise self._broke_off("its sandbox ended before it")
         status = signal.SIGKILL if report.status is None else report.status  # as a wait status
         exited = not report.killed and os.WIFEXITED(status)
         return Result(
@@ -204,13 +213,23 @@ def _checked_uid(uid: int) -> int:
 
 def _checked_target(target: str) -> str:
     parts = target.split("/")
-    odd = any(part in ("", ".", "..") for part in parts[1:])
+    odd = any(part in ("", ".", "..") or len(os.fsencode(part)) > _MAX_NAME_BYTES for part in parts[1:])
+    odd |= len(os.fsencode(target)) > _MAX_TARGET_BYTES
     if parts[0] or len(parts) < 2 or odd or parts[1] in _RESERVED or target == "/tmp":  # noqa: S108
         raise UserInputError(
             f"'{target}' cannot be a mount inside the sandbox",
-            remedy="give the mount a target such as /inputs/NAME: absolute, and outside /" + ", /".join(_RESERVED),
+            remedy="give the mount a target such as /inputs/NAME: absolute, no name in it longer than "
+            f"{_MAX_NAME_BYTES} bytes, and outside /" + ", /".join(_RESERVED),
         )
     return target
+
+
+def _checked_proxy(path: Path) -> str:
+    if not path.is_socket():
+        raise UserInputError(
+            f"there is no unix socket at proxy {path}", remedy="give the socket_path of a started EgressProxy"
+        )
+    return str(path.absolute())
 
 
 def _start_zygote(

@@ -47,6 +47,7 @@ class ChangeKind(StrEnum):
 
 
 _NO_LIMIT = 1 << 62
+_LEAST_OPEN_FILES = 8  # to start a program takes some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,9 @@ class Limits:
 
     `processes` counts threads too. `disk_bytes` and `files` count what the workspace's writable layer holds; a folder
     that cannot be counted (closed to its owner, when that is us) is too much. `scratch_bytes` is the size of /tmp and
-    of /dev/shm each, on top of `memory_bytes` where no control group bounds memory. Output beyond `output_bytes` (for
-    each of stdout and stderr) is read and dropped.
+    of /dev/shm each, on top of `memory_bytes` where no control group bounds memory; each holds at most `files` files,
+    and one for every 4096 bytes of its size. Output beyond `output_bytes` (for each of stdout and stderr) is read and
+    dropped.
     """
 
     wall_s: float = 15.0
@@ -78,6 +80,11 @@ class Limits:
                     f"limit {item.name} cannot be {value}",
                     remedy="give a number above zero and below 2^62, a whole one for all but wall_s",
                 )
+        if self.open_files < _LEAST_OPEN_FILES:
+            raise UserInputError(
+                f"limit open_files cannot be {self.open_files}: no program could start",
+                remedy=f"give at least {_LEAST_OPEN_FILES}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,14 @@ class Mount:
 
     source: Path
     target: str = ""
+
+    def __post_init__(self) -> None:
+        for name, text in (("source", str(self.source)), ("target", self.target)):
+            if not _is_word(text):
+                raise UserInputError(
+                    f"a mount's {name} cannot be {text!r}: no path holds a NUL or half a character",
+                    remedy=f"give the {name} another name",
+                )
 
     @property
     def inside(self) -> str:
@@ -236,7 +251,10 @@ class Sandbox(Protocol):
     """Runs commands in workspaces. Safe to use from several threads."""
 
     def create(self, source: Path | None = None) -> Workspace:
-        """A workspace with a copy of the folder `source`, or an empty one."""
+        """A workspace with a copy of the folder `source`, or an empty one.
+
+        Raises UserInputError for a source that is no folder, holds the sandbox's own, or cannot be read.
+        """
 
     def run(self, workspace: Workspace, command: Command) -> Result:
         """Runs one command to its end or its limits; when it returns, no process of it is left.
@@ -251,4 +269,4 @@ class Sandbox(Protocol):
         """Removes what processes that died without closing have left below the same root."""
 
     def close(self) -> None:
-        """Ends running commands and discards all workspaces and snapshots."""
+        """Ends running commands, whose `run` raises UserInputError, and discards all workspaces and snapshots."""

@@ -60,9 +60,7 @@ class UnsafeSubprocess:
         self._store = workspaces.LayerStore(root, os.geteuid())
 
     def create(self, source: Path | None = None) -> FolderWorkspace:
-        if source is not None and not source.is_dir():
-            raise UserInputError(f"{source} is not a folder", remedy="name an existing folder")
-        base = self._store.new_copy([source] if source else [])
+        base = self._store.new_import(source) if source else self._store.new_copy([])
         return FolderWorkspace(self._store, (base,), (base,))
 
     def run(self, workspace: Workspace, command: Command) -> Result:

@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,7 @@ from contracts.errors import UserInputError
 
 _OPAQUE = "user.overlay.opaque"
 _BLOCK_BYTES = 1 << 20
+_MAX_LINKS = 40  # the kernel follows as many
 
 
 class EntryKind(StrEnum):
@@ -185,7 +186,10 @@ def _export(layers: Sequence[Path], target: Path, max_bytes: int) -> Exported:
                 files += 1
             except PermissionError:
                 skipped.append(entry.path)
-    lead_outside = _make_links(target, links)
+    texts = {link.path: os.readlink(link.source) for link in links}
+    lead_outside = _leading_outside(texts)
+    for path in texts.keys() - lead_outside:
+        os.symlink(texts[path], target / path)
     return Exported(
         files=files + len(links) - len(lead_outside),
         size_bytes=size_bytes,
@@ -193,32 +197,34 @@ def _export(layers: Sequence[Path], target: Path, max_bytes: int) -> Exported:
     )
 
 
-def _make_links(target: Path, links: Sequence[Entry]) -> list[str]:
-    """Makes the links, then removes those that lead outside, until none is left that does."""
-    for link in links:
-        os.symlink(os.readlink(link.source), target / link.path)
-    inside = os.path.realpath(target)
-    outside: list[str] = []
-    kept = [link.path for link in links]
-    while lead_outside := [path for path in kept if not _stays_inside(target / path, inside)]:
-        for path in lead_outside:
-            (target / path).unlink()
-        outside += lead_outside
-        kept = [path for path in kept if path not in set(lead_outside)]
-    return outside
+def _leading_outside(texts: Mapping[str, str]) -> set[str]:
+    """Those of the links (path -> what it says) whose way, through the other links, leaves the tree at any point.
+
+    Also when it would come back by the name of a folder that leads here: an export may be moved. And those that go
+    round, or through more links after each other than the kernel follows, or deeper than any folder is.
+    """
+    ends: dict[str, str | None] = {}
+    return {path for path in texts if _end(path, texts, ends, 1) is None}
 
 
-def _stays_inside(link: Path, inside: str) -> bool:
-    if os.path.isabs(os.readlink(link)):
-        return False
-    try:
-        os.stat(link)  # the kernel refuses loops, and chains that realpath could not follow to their end
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    real = os.path.realpath(link)
-    return real == inside or real.startswith(inside + os.sep)
+def _end(path: str, texts: Mapping[str, str], ends: dict[str, str | None], num_links: int) -> str | None:
+    """Where a link leads, below the top; None for outside. `ends` holds what is already known."""
+    if path in ends:
+        return ends[path]
+    place: str | None = path.rpartition("/")[0]
+    if num_links > _MAX_LINKS or texts[path].startswith("/"):
+        place = None
+    for name in texts[path].split("/"):
+        if place is None or place.count("/") > MAX_DEPTH:
+            place = None
+            break
+        if name == "..":
+            place = place.rpartition("/")[0] if place else None
+        elif name not in ("", "."):
+            there = f"{place}/{name}" if place else name
+            place = _end(there, texts, ends, num_links + 1) if there in texts else there
+    ends[path] = place
+    return place
 
 
 def copy_file(source: str, target: str, status: os.stat_result) -> None:

@@ -43,6 +43,10 @@ def disk_full_is_said() -> Iterator[None]:
         raise DiskFull("no space left for a sandbox workspace", remedy="free disk space and try again") from error
 
 
+def was_closed() -> UserInputError:
+    return UserInputError("the sandbox was closed", remedy="close it when its commands have ended, or open a new one")
+
+
 class LayerStore:
     """The layers of one owning process. `uid` owns their contents. Safe to use from several threads."""
 
@@ -65,7 +69,11 @@ class LayerStore:
         return [self.path(layer) for layer in layers]
 
     def keep_open(self, layer: str) -> None:
-        """Gives us back the folder that its owner has closed to itself and so, when that is the same user, to us."""
+        """Gives us back the folder that its owner has closed to itself and so, when that is the same user, to us.
+
+        Raises UserInputError when the sandbox was closed.
+        """
+        self._must_be_open()
         path = self.path(layer)
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             path.chmod(0o755)
@@ -91,13 +99,37 @@ class LayerStore:
         with self._lock:
             layer = str(next(self._numbers))
         path = f"{self.folder}/{layer}"
-        if not self.folder.exists():
-            raise UserInputError("the sandbox was closed", remedy="open a new one")
+        self._must_be_open()
         with disk_full_is_said():
             self._make_folder(path, 0o700)
             self._make_folder(f"{path}/fs", 0o755)
             self._make_folder(f"{path}/work", 0o755)
         return layer
+
+    @property
+    def closed(self) -> bool:
+        return not self.folder.exists()
+
+    def _must_be_open(self) -> None:
+        if self.closed:
+            raise was_closed()
+
+    def new_import(self, source: Path) -> str:
+        """A layer with a copy of a folder that a caller named. Raises UserInputError."""
+        if not source.is_dir():
+            raise UserInputError(f"{source} is not a folder", remedy="name an existing folder")
+        if self.folder.resolve().is_relative_to(source.resolve()):
+            raise UserInputError(
+                f"{source} holds the sandbox's own folder {self.folder.parent}, so it cannot be copied there",
+                remedy="name a folder without it, or open the sandbox in another folder",
+            )
+        try:
+            return self.new_copy([source])
+        except OSError as error:
+            raise UserInputError(
+                f"{source} cannot be copied: {error}",
+                remedy="name a folder of plain files that nobody changes meanwhile",
+            ) from error
 
     def new_copy(self, sources: Sequence[Path]) -> str:
         """A layer with a merged copy of `sources`, top first."""
@@ -220,7 +252,7 @@ class LayeredWorkspace:
             return trees.export(self._store.paths((stack.upper, *stack.lowers)), target, max_bytes)
 
     def discard(self) -> None:
-        if self._discarded:
+        if self._discarded or self._store.closed:
             return
         with self.occupied() as stack:
             self._discarded = True

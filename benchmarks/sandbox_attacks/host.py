@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _PERIOD_S = 0.02
+_READS_AT_A_TIME = 4
 _SYSCTLS = (
     "kernel/core_pattern", "kernel/domainname", "kernel/hostname", "kernel/modprobe", "kernel/msgmni",
     "kernel/threads-max", "net/ipv4/ip_forward", "vm/overcommit_memory", "vm/drop_caches",
@@ -45,7 +48,10 @@ class Peak:
     processes: int = 0
     memory_bytes: int = 0
     kernel_bytes: int = 0  # growth of shared memory and of the kernel's own memory, of the whole machine
+    shared_bytes: int = 0  # growth of shared memory alone
     disk_bytes: int = 0  # lost free space of the machine
+    asynchronous_reads: int = 0  # growth of what is set aside of a pool of the whole machine
+    outside_programs: int = 0  # processes that run the launcher's interpreter where it lies outside
 
 
 def inner_processes(uid: int) -> list[int]:
@@ -57,6 +63,20 @@ def _is_inner(pid: str, uid: int) -> bool:
     rows = (line.split() for line in _read(Path(f"/proc/{pid}/status")).splitlines())
     status = {row[0]: row[1:] for row in rows if row}
     return len(status.get("NSpid:", [])) > 1 and status["Uid:"][0] == str(uid)
+
+
+def _runs_outside(pid: int) -> bool:
+    """Whether a process other than the launcher's own runs its interpreter, and not from a read-only mount."""
+    program = f"/proc/{pid}/exe"
+    try:
+        same = os.path.samefile(program, sys.executable) and not os.statvfs(program).f_flag & os.ST_RDONLY
+    except OSError:
+        return False
+    return same and "launcher.zygote" not in _read(Path(f"/proc/{pid}/cmdline"))
+
+
+def _asynchronous_reads() -> int:
+    return int(_read(Path("/proc/sys/fs/aio-nr")) or 0)
 
 
 def processes_with(token: str) -> list[int]:
@@ -77,12 +97,16 @@ def _memory_bytes(pid: int) -> int:
     return sum(int(row[1]) << 10 for row in rows if row and row[0] in ("Pss_Anon:", "Pss_Shmem:"))
 
 
-def _kernel_bytes() -> int:
-    """Memory that is neither free, nor a process's own, nor a cache of files: socket buffers show nowhere else."""
+def _kernel_and_shared_bytes() -> tuple[int, int]:
+    """Memory that is neither free, nor a process's own, nor a cache of files, and the shared part of it.
+
+    Socket buffers show nowhere else.
+    """
     rows = (line.split() for line in _read(Path("/proc/meminfo")).splitlines())
     kib = {row[0]: int(row[1]) for row in rows}
     others = ("MemFree:", "Buffers:", "Cached:", "SReclaimable:", "AnonPages:")
-    return (kib["MemTotal:"] - sum(kib[name] for name in others) + kib["Shmem:"]) << 10
+    shared = kib["Shmem:"]
+    return (kib["MemTotal:"] - sum(kib[name] for name in others) + shared) << 10, shared << 10
 
 
 def _free_bytes(folder: Path) -> int:
@@ -92,18 +116,19 @@ def _free_bytes(folder: Path) -> int:
 
 @dataclass(kw_only=True)
 class Sampler:
-    """Measures in a thread until stopped."""
+    """Measures in a thread until stopped. Meanwhile it reads `reads` in turn, as a program of the host may."""
 
     folder: Path
     uid: int
+    reads: tuple[Path, ...]
     peak: Peak = field(default_factory=Peak)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Peak]:
         self.peak = Peak()
         stop = threading.Event()
-        base = (_kernel_bytes(), _free_bytes(self.folder))
-        thread = threading.Thread(target=self._watch, args=(stop, *base), daemon=True)
+        base = (*_kernel_and_shared_bytes(), _free_bytes(self.folder), _asynchronous_reads())
+        thread = threading.Thread(target=self._watch, args=(stop, base), daemon=True)
         thread.start()
         try:
             yield self.peak
@@ -111,11 +136,19 @@ class Sampler:
             stop.set()
             thread.join()
 
-    def _watch(self, stop: threading.Event, kernel_bytes: int, free_bytes: int) -> None:
+    def _watch(self, stop: threading.Event, base: tuple[int, int, int, int]) -> None:
         peak = self.peak
+        kernel_at_first, shared_at_first, free_at_first, reads_at_first = base
+        reads = itertools.cycle(self.reads)
         while not stop.wait(_PERIOD_S):
             pids = inner_processes(self.uid)
             peak.processes = max(peak.processes, len(pids))
             peak.memory_bytes = max(peak.memory_bytes, sum(_memory_bytes(pid) for pid in pids))
-            peak.kernel_bytes = max(peak.kernel_bytes, _kernel_bytes() - kernel_bytes)
-            peak.disk_bytes = max(peak.disk_bytes, free_bytes - _free_bytes(self.folder))
+            kernel, shared = _kernel_and_shared_bytes()
+            peak.kernel_bytes = max(peak.kernel_bytes, kernel - kernel_at_first)
+            peak.shared_bytes = max(peak.shared_bytes, shared - shared_at_first)
+            peak.disk_bytes = max(peak.disk_bytes, free_at_first - _free_bytes(self.folder))
+            peak.asynchronous_reads = max(peak.asynchronous_reads, _asynchronous_reads() - reads_at_first)
+            peak.outside_programs = max(peak.outside_programs, sum(_runs_outside(pid) for pid in pids))
+            for path in itertools.islice(reads, _READS_AT_A_TIME):
+                path.read_bytes()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import threading
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +16,7 @@ from urllib.parse import unquote
 _REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 _VSOCK_LOCAL = 1
 _CREDENTIALS = (b"token-", b"authorization:", b"cookie:", b"x-api-key:")
+_OVERRIDES = re.compile(rb"\r\n(x-http-method|x-method|x-original|x-rewrite|x-forwarded|x-host|x-real-ip|forwarded)")
 
 
 class Listeners:
@@ -90,15 +93,25 @@ class Listeners:
             connection.sendall(_REPLY)
 
     def _judge_request(self, request: bytes) -> None:
-        path = unquote(unquote(request.decode("latin-1").split(" ")[1]))
+        path = _as_lenient_servers_read(request.decode("latin-1").split(" ")[1])
         if not request.startswith(b"GET ") or not path.startswith("/ok/") or ".." in path:
             self.heard.append(f"web request {request[:80]!r}")
         if request.count(b" HTTP/1.") > 1:
             self.heard.append("two web requests in one")
         if any(text in request.lower() for text in _CREDENTIALS):
             self.heard.append("credentials through the proxy")
+        if _OVERRIDES.search(request.lower()):
+            self.heard.append("a header that overrides the request")
         if f"\r\nhost: localhost:{self.web_port}\r\n".encode() not in request.lower():
             self.heard.append("web request for another host")
+
+
+def _as_lenient_servers_read(path: str) -> str:
+    """Decoded twice; dots may have too many bytes, full width or another escape, and control signs between them."""
+    for _ in range(2):
+        path = re.sub("%c0%ae|%u002e", ".", path, flags=re.IGNORECASE)
+        path = unicodedata.normalize("NFKC", unquote(path))
+    return "".join(character for character in path if character >= " ")
 
 
 def _unix(name: str) -> socket.socket:

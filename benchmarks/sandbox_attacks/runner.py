@@ -27,10 +27,13 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """A script. Comment lines `# phases: N`, `# proxy: yes` and `# control: yes` (harmless without a sandbox)."""
+    """A script. Comment lines `# phases: N`, `# then: PROGRAM` (of the workspace, run by later phases instead),
+    `# proxy: yes` and `# control: yes` (harmless without a sandbox).
+    """
 
     path: Path
     phases: int
+    then: str
     proxy: bool
     control: bool
 
@@ -41,6 +44,7 @@ class Attack:
         return cls(
             path=path,
             phases=int(marks.get("phases", "1")),
+            then=marks.get("then", ""),
             proxy=marks.get("proxy") == "yes",
             control=marks.get("control") == "yes",
         )
@@ -112,8 +116,9 @@ class Range:
     def _command(self, attack: Attack, token: str, phase: int, proxy: Path | None) -> Command:
         interpreter = [sys.executable, "-S"] if attack.path.suffix == ".py" else ["/bin/sh"]
         env = self.world.environment(token, phase, self.store, self.sibling_file)
+        argv = (attack.then,) if attack.then and phase > 1 else (*interpreter, str(attack.path))
         return Command(
-            argv=(*interpreter, str(attack.path)), env=env, limits=LIMITS, proxy=proxy,
+            argv=argv, env=env, limits=LIMITS, proxy=proxy,
             mounts=(*_interpreter_mounts(), Mount(source=attack.path), Mount(source=self.world.evaluator),
                     Mount(source=Path(__file__).parent / "kit.py")),
         )  # fmt: skip
@@ -149,6 +154,9 @@ class Range:
         try:
             findings.texts += [change.path.encode(errors="surrogateescape") for change in workspace.diff()]
             workspace.export(target, max_bytes=LIMITS.disk_bytes * 2)
+            moved = target.with_name(f"moved-{token}")  # its own name leads elsewhere then
+            target.rename(moved)
+            target = moved
             findings.problems += _read_all(target, findings.texts)
         except UserInputError:
             pass  # a clear refusal: too deep, or too large
@@ -180,7 +188,7 @@ def _read_all(folder: Path, texts: list[bytes]) -> list[str]:
         for name in (*folders, *files):
             path = os.path.join(top, name)
             status = os.lstat(path)
-            if not os.path.realpath(path).startswith(inside):
+            if not (os.path.realpath(path) + os.sep).startswith(inside + os.sep):
                 problems.append(f"exported a link that leads outside: {name!r}")
             if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
                 problems.append(f"exported a set-id file: {name!r}")

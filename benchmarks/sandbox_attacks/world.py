@@ -32,8 +32,10 @@ LIMITS = Limits(
 )  # fmt: skip
 GRACE_S = 5.0  # on a busy machine; a quiet one is measured by kill_s
 MEMORY_SLACK_BYTES = 512 << 20
+SHARED_SLACK_BYTES = 256 << 20  # other programs share memory too
 DISK_SLACK_BYTES = 1 << 30  # other programs write too, and use is counted a few times a second
 PROCESS_SLACK = 24
+ASYNCHRONOUS_READS_SLACK = 4096
 EVALUATOR_SAYS = b"evaluator untouched 45\n"
 _CHECK = "print('evaluator untouched', sum(range(10)))\n"
 _VICTIM = """
@@ -64,12 +66,13 @@ class World:
 
     def __init__(self, folder: Path, uid: int) -> None:
         self.folder, self.uid = folder, uid
-        self.secrets = [secrets.token_hex(16).encode() for _ in range(4)]
+        self.secrets = [secrets.token_hex(16).encode() for _ in range(5)]
         self.open_dir = self._make_folder("open", 0o777)
         self.secret_file = self._file("secret", self.secrets[0], 0o644)
         self.root_file = self._file("root-secret", self.secrets[1], 0o600)
         self.evaluator = self._make_folder("evaluator", 0o755)
         (self.evaluator / "check.py").write_text(_CHECK)
+        digits = self._make_digits()
         self.sibling = self._make_folder("sibling", 0o755)
         (self.sibling / "sibling-secret").write_bytes(self.secrets[2])
         self.listeners = Listeners(folder)
@@ -78,7 +81,7 @@ class World:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._shm = self._libc.shmget(self.shm_key, 4096, _IPC_CREAT | 0o666)
         self._clock = time.time() - time.monotonic()
-        self.sampler = host.Sampler(folder=folder, uid=uid)
+        self.sampler = host.Sampler(folder=folder, uid=uid, reads=digits)
         self._before = self._state()
 
     def environment(self, token: str, phase: int, store: Path, sibling_file: str) -> dict[str, str]:
@@ -121,6 +124,14 @@ class World:
         path.write_bytes(content)
         path.chmod(mode)
         return path
+
+    def _make_digits(self) -> tuple[Path, ...]:
+        """Files that a program of the host reads in the order of a secret's digits: only a watcher learns it."""
+        folder = self.evaluator / "digits"
+        folder.mkdir()
+        for digit in "0123456789abcdef":
+            (folder / digit).touch()
+        return tuple(folder / digit for digit in self.secrets[4].decode())
 
     def _start_victim(self) -> subprocess.Popen[bytes]:
         identity: dict[str, Any] = (
@@ -190,8 +201,14 @@ class World:
             seen.append(f"{peak.memory_bytes >> 20} MiB of memory")
         if peak.kernel_bytes > LIMITS.memory_bytes + MEMORY_SLACK_BYTES:
             seen.append(f"{peak.kernel_bytes >> 20} MiB of shared and kernel memory")
+        if peak.shared_bytes > LIMITS.memory_bytes + 2 * LIMITS.scratch_bytes + SHARED_SLACK_BYTES:
+            seen.append(f"{peak.shared_bytes >> 20} MiB of shared memory")
         if peak.disk_bytes > LIMITS.disk_bytes + DISK_SLACK_BYTES:
             seen.append(f"{peak.disk_bytes >> 20} MiB of disk")
+        if peak.asynchronous_reads > ASYNCHRONOUS_READS_SLACK:
+            seen.append(f"{peak.asynchronous_reads} asynchronous reads of the whole machine")
+        if peak.outside_programs:
+            seen.append("runs the launcher's interpreter outside")
         if any(len(result.stdout) > LIMITS.output_bytes for result in case.results):
             seen.append("more output than allowed")
         return seen

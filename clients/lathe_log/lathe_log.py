@@ -565,6 +565,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
+        if getattr(value, "ndim", None) == 0:  # a number of numpy or torch
+            value = value.item()
         if isinstance(value, Mapping):
             flat.update(flatten(value, f"{name}."))
         elif value is None or isinstance(value, (bool, int, float, str)):
@@ -604,17 +606,17 @@ def init(
     `parent`: run and step of a fork. `rank`, `world_size`: None asks RANK and WORLD_SIZE, then SLURM.
     `start`: what all ranks of one launch share (None: LATHE_START, torchrun, SLURM, or the common parent process).
     """
-    stream: dict[str, Any] = {"run_id": run or "", "rank": 0, "start_step": start_step}
+    stream: dict[str, Any] = {"run_id": run or "", "rank": 0, "start_step": None}
     made: Spool | None = None
     try:
-        stream.update(_launch(rank, world_size, start))
+        stream.update(_launch(rank, world_size, start), start_step=None if start_step is None else _whole(start_step))
         stream.update(_process(code_version), start_checkpoint=_text(start_checkpoint), name=_text(name))
         digest = hashlib.sha256(stream["start"].encode()).hexdigest()[:8]
         stream.update(project_id=_slug(project), run_id=_slug(run or f"{_slug(name or project)}-{digest}"))
         stream["config"] = _bounded(flatten(config or {}))
-        stream["seed"] = seed if isinstance(seed := stream["config"].get("seed"), int) else 0
+        stream["seed"] = _whole(stream["config"].get("seed"))
         if parent is not None:
-            stream["parent_run_id"], stream["parent_step"] = parent
+            stream.update(parent_run_id=_slug(parent[0]), parent_step=_whole(parent[1]))
         made = Spool.create(_spool_root(spool), stream)
     except Exception as error:  # a training must not fail because of its log
         _say(f"init: nothing is logged: {type(error).__name__}: {error}")
@@ -635,7 +637,7 @@ def _launch(rank: int | None, world_size: int | None, start: str | None) -> dict
     known = os.environ.get
     rank = int(known("RANK", known("SLURM_PROCID", "0"))) if rank is None else rank
     size = int(known("WORLD_SIZE", known("SLURM_NTASKS", "1"))) if world_size is None else world_size
-    size = max(size, rank + 1)
+    rank, size = int(rank), int(max(size, rank + 1))
     return {"rank": rank, "world_size": size, "start": _text(start or _start_of_launch(size))}
 
 
@@ -679,6 +681,15 @@ def _newest(method: str, *arguments: Any) -> Any:
         return getattr(_runs[-1], method)(*arguments)
     _say(f"{method}: call init first")
     return None
+
+
+def _whole(value: Any) -> int:
+    """Lathe takes no others, here."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return number if 0 <= number < 2**63 else 0
 
 
 def _text(value: object) -> str:

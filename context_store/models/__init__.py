@@ -12,6 +12,7 @@ from context_store.models.knowledge import (
     VerdictRow,
 )
 from context_store.models.oversight import ActivityRow, LedgerRow, TokenRow
+from context_store.models.policies import ExperimentRow, ExperimentStepRow, PolicyRow
 from context_store.models.runs import (
     CheckpointRow,
     ConfigValueRow,
@@ -23,7 +24,8 @@ from context_store.models.runs import (
     ShipmentRow,
     TimelineRow,
 )
-from context_store.models.series import ChunkRow, PointRow, SeriesRow
+from context_store.models.series import ChunkRow, FrameRow, LatestRow, SeriesRow, TailRow
+from context_store.models.streams import StreamRow
 from context_store.models.work import ApprovalRow, BudgetRow, EffectRow, ProposalRow, ReservationRow
 
 __all__ = [
@@ -40,12 +42,16 @@ __all__ = [
     "DiagnosticRow",
     "EffectRow",
     "ExecutedFileRow",
+    "ExperimentRow",
+    "ExperimentStepRow",
+    "FrameRow",
     "HunkRow",
     "InvestigationAnomalyRow",
     "InvestigationRow",
+    "LatestRow",
     "LedgerRow",
     "NegativeRow",
-    "PointRow",
+    "PolicyRow",
     "ProjectRow",
     "ProposalRow",
     "ReservationRow",
@@ -53,7 +59,9 @@ __all__ = [
     "SegmentRow",
     "SeriesRow",
     "ShipmentRow",
+    "StreamRow",
     "SuspectRow",
+    "TailRow",
     "TimelineRow",
     "TokenRow",
     "VerdictRow",

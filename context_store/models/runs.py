@@ -37,6 +37,7 @@ class RunRow(Base):
     message: Mapped[str] = mapped_column(sa.Text)
     last_step: Mapped[int] = mapped_column(sa.BigInteger)
     created_at: Mapped[float] = mapped_column(UnixTime)
+    number: Mapped[int] = mapped_column(sa.Integer, sa.Identity(), unique=True)
 
 
 class SegmentRow(Base):

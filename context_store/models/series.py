@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -27,14 +29,40 @@ class SeriesRow(Base):
     rank: Mapped[int | None]
 
 
-class PointRow(Base):
-    """Hot tail: idempotent by its key."""
+class TailRow(Base):
+    """Of one segment: how much its hot tail holds, and the highest step that was ever sealed (NULL: none)."""
 
-    __tablename__ = "point"
+    __tablename__ = "tail"
 
-    series_id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    run_number: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    segment: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
+    num_frames: Mapped[int]
+    num_points: Mapped[int] = mapped_column(sa.BigInteger)
+    sealed_step: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class FrameRow(Base):
+    """Hot tail: what was logged at one step at once (context_store.frames). `key`: hash of series and values."""
+
+    __tablename__ = "frame"
+
+    run_number: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
     segment: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
     step: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    key: Mapped[uuid.UUID] = mapped_column(sa.Uuid, primary_key=True)
+    seq: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity())
+    series: Mapped[bytes] = mapped_column(sa.LargeBinary)
+    values: Mapped[bytes] = mapped_column(sa.LargeBinary)
+
+
+class LatestRow(Base):
+    """The newest sealed value of a series: of the newest segment, its highest step."""
+
+    __tablename__ = "latest"
+
+    series_id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    segment: Mapped[int] = mapped_column(sa.SmallInteger)
+    step: Mapped[int] = mapped_column(sa.BigInteger)
     value: Mapped[float] = mapped_column(sa.Double)
 
 
@@ -45,6 +73,15 @@ class ChunkRow(Base):
     """
 
     __tablename__ = "chunk"
+    __table_args__ = (
+        sa.Index(
+            "ix_chunk_not_finite",
+            "series_id",
+            "segment",
+            "step_lo",
+            postgresql_where=sa.text("nan_count + pos_inf_count + neg_inf_count > 0"),
+        ),
+    )
 
     series_id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
     segment: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)

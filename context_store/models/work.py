@@ -30,14 +30,17 @@ class ProposalRow(Base):
     decided_by: Mapped[str] = mapped_column(sa.Text)
     decided_at: Mapped[float | None] = mapped_column(UnixTime)
     comment: Mapped[str] = mapped_column(sa.Text)
+    replaces: Mapped[str | None] = mapped_column(sa.ForeignKey("proposal.id"))
+    replaced_by: Mapped[str | None] = mapped_column(sa.ForeignKey("proposal.id"))
 
 
 class ApprovalRow(Base):
-    """At most one unused approval per proposal; `used_by` is set once: by the claim that uses it up, or by expiry."""
+    """At most one unused approval per proposal and person; `used_by` is set once: by the claim that uses it up, by
+    expiry, or by what ended the proposal."""
 
     __tablename__ = "approval"
     __table_args__ = (
-        sa.Index("uq_approval_unused", "proposal_id", unique=True, postgresql_where=sa.text("used_by = ''")),
+        sa.Index("uq_approval_unused", "proposal_id", "actor", unique=True, postgresql_where=sa.text("used_by = ''")),
     )
 
     id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
@@ -48,6 +51,7 @@ class ApprovalRow(Base):
     at: Mapped[float] = mapped_column(UnixTime)
     expires_at: Mapped[float] = mapped_column(UnixTime)
     used_by: Mapped[str] = mapped_column(sa.Text)
+    policy_id: Mapped[int | None] = mapped_column(sa.ForeignKey("policy.id"))
 
 
 class EffectRow(Base):
@@ -73,15 +77,22 @@ class EffectRow(Base):
 
 
 class BudgetRow(Base):
+    """A child's limits are a reservation in its parent."""
+
     __tablename__ = "budget"
 
     id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    parent_id: Mapped[str | None] = mapped_column(sa.ForeignKey("budget.id"))
     cpu_s: Mapped[float] = mapped_column(sa.Double)
     reruns: Mapped[int]
+    tokens: Mapped[int] = mapped_column(sa.BigInteger)
+    usd: Mapped[float] = mapped_column(sa.Double)
+    wall_s: Mapped[float] = mapped_column(sa.Double)
+    closed: Mapped[bool]
 
 
 class ReservationRow(Base):
-    """`settled_cpu_s` NULL: still reserved, counts with `cpu_s`."""
+    """Holds what was reserved, and once it is `settled` what was spent."""
 
     __tablename__ = "reservation"
 
@@ -89,4 +100,7 @@ class ReservationRow(Base):
     budget_id: Mapped[str] = mapped_column(sa.ForeignKey("budget.id"), index=True)
     cpu_s: Mapped[float] = mapped_column(sa.Double)
     reruns: Mapped[int]
-    settled_cpu_s: Mapped[float | None] = mapped_column(sa.Double)
+    tokens: Mapped[int] = mapped_column(sa.BigInteger)
+    usd: Mapped[float] = mapped_column(sa.Double)
+    wall_s: Mapped[float] = mapped_column(sa.Double)
+    settled: Mapped[bool]

@@ -102,3 +102,12 @@ class ConfigChange:
     before: Scalar
     after: Scalar
     status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTableRow:
+    """A run, the last value of its series by name, and what its newest segment's configuration declared."""
+
+    run: Run
+    latest: Mapping[str, float]
+    config: Mapping[str, Scalar]

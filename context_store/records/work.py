@@ -10,7 +10,7 @@ from contracts.enums import EffectKind, EffectState, ProposalState
 
 @dataclass(frozen=True, kw_only=True)
 class NewProposal:
-    """A change somebody may approve. What an approval binds: kind, payload, diff and base_state, nothing else."""
+    """A change somebody may approve. What an approval binds: kind, payload, diff, base_state and expires_at."""
 
     investigation_id: str | None
     kind: EffectKind
@@ -26,7 +26,10 @@ class NewProposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal(NewProposal):
-    """`id` and `bound_hash` follow from the content: the same proposal made twice is one proposal."""
+    """`id` and `bound_hash` follow from the content: the same proposal made twice is one proposal.
+
+    `replaces`: what it is an edit of; `replaced_by`: the edit that took its place (state SUPERSEDED).
+    """
 
     id: str
     bound_hash: str
@@ -35,11 +38,17 @@ class Proposal(NewProposal):
     decided_by: str = ""
     decided_at: float | None = None
     comment: str = ""
+    replaces: str | None = None
+    replaced_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """Allows one effect with exactly this hash, once. `used_by`: the effect's key, "" while unused, or "expired"."""
+    """Allows one effect with exactly this hash, once.
+
+    `used_by`: the effect's key, "" while unused, or what ended it: "expired", "rejected", "changes_asked",
+    "superseded". `policy_id`: given by a policy, in the name of the admin who set it, instead of by a person.
+    """
 
     id: int
     proposal_id: str
@@ -49,6 +58,7 @@ class Approval:
     at: float
     expires_at: float
     used_by: str = ""
+    policy_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

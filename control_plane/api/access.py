@@ -59,3 +59,4 @@ def _at_least(role: Role) -> Callable[[Principal], Principal]:
 
 ResearcherDep = Annotated[Principal, Depends(_at_least(Role.RESEARCHER))]
 ReviewerDep = Annotated[Principal, Depends(_at_least(Role.REVIEWER))]
+AdminDep = Annotated[Principal, Depends(_at_least(Role.ADMIN))]

@@ -12,10 +12,20 @@ from context_store import Store
 from control_plane.api import problems
 from control_plane.api.access import authenticate
 from control_plane.api.guards import Guards
-from control_plane.api.routes import activity, health, investigations, negatives, proposals, runs
+from control_plane.api.routes import (
+    activity,
+    health,
+    ingest,
+    investigations,
+    negatives,
+    policies,
+    proposals,
+    read,
+    runs,
+)
 
 PREFIX = "/api/v1"
-_ROUTES = (health, runs, investigations, proposals, negatives, activity)
+_ROUTES = (health, runs, read, ingest, investigations, proposals, policies, negatives, activity)
 
 
 def create_app(store: Store, *, clock: Callable[[], float] = time.time) -> FastAPI:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.api.problems import problem
 
 MAX_BODY_BYTES = 256 * 1024
+MAX_INGEST_BYTES = 8 * 1024 * 1024
+_INGEST = "/api/v1/ingest/"
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -28,20 +31,22 @@ class Guards:
         if headers.get("host", "").rpartition(":")[0] not in _HOSTS and headers.get("host") not in _HOSTS:
             refusal = problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown host", "use the address that `lathe up` printed")
             await refusal(scope, receive, send)
-        elif not length.isdigit() or int(length) > MAX_BODY_BYTES:
-            await _too_large()(scope, receive, send)
+            return
+        limit = MAX_INGEST_BYTES if scope["path"].startswith(_INGEST) else MAX_BODY_BYTES
+        if not length.isdigit() or int(length) > limit:
+            await too_large(limit)(scope, receive, send)
         else:
-            await self._limited(scope, receive, send)
+            await self._limited(scope, receive, send, limit)
 
-    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _limited(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
         """Read the body before the app does; it is small by now or refused."""
         messages: list[Message] = []
         size = 0
         while not messages or messages[-1].get("more_body", False):
             messages.append(await receive())
             size += len(messages[-1].get("body", b""))
-            if size > MAX_BODY_BYTES:
-                await _too_large()(scope, receive, send)
+            if size > limit:
+                await too_large(limit)(scope, receive, send)
                 return
         read = iter(messages)
 
@@ -51,7 +56,6 @@ class Guards:
         await self._app(scope, replay, send)
 
 
-def _too_large() -> ASGIApp:
-    return problem(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MAX_BODY_BYTES} bytes", "send less at once"
-    )
+def too_large(limit: int, what: str = "the body is") -> JSONResponse:
+    """The refusal of a body of more than `limit` bytes."""
+    return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{what} larger than {limit} bytes", "send less at once")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contracts.enums import InvestigationState, ProposalState
+from contracts.enums import InvestigationState, ProposalState, RunState
 from control_plane.cli.session import Json, console, feed_printer, notes, opened, print_json
 
 if TYPE_CHECKING:
@@ -33,7 +33,18 @@ def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = 
         out = console()
         for finding in found:
             out.print(f"steps {finding['onset'][0]}-{finding['onset'][1]}  {finding['statement']}", markup=False)
-        out.print(f"  look for the cause: lathe diagnose {run}" if found else "Nothing wrong found.", markup=False)
+        last = f"  look for the cause: lathe diagnose {run}" if found else nothing_found(lathe.store, run)
+        out.print(last, markup=False)
+
+
+def nothing_found(store: Store, run_id: str) -> str:
+    """What silence means: how much was looked at, and how the run ended. Without a step nothing can be said."""
+    run = store.runs.get(run_id)
+    ended = f"It ended as {run.state}: {run.message}" if run.state == RunState.FAILED else ""
+    if run.last_step == 0:
+        return f"Run {run_id} has no step yet, so nothing can be said about it. {ended}".strip()
+    scope = f"(observed: {len(store.series.names(run_id))} series up to step {run.last_step})"
+    return f"Nothing wrong found {scope}. {ended}".strip()
 
 
 def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
@@ -68,7 +79,7 @@ def diagnose(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json 
         lathe.store.runs.get(run)
         case_id = open_case(lathe.store, run, look(lathe.store, run), time.time())
         if case_id is None:
-            print_json(None) if as_json else console().print("Nothing wrong found.")
+            print_json(None) if as_json else console().print(nothing_found(lathe.store, run), markup=False)
             return
         try:
             case = work_on(lathe, case_id)
@@ -89,6 +100,8 @@ def work_on(lathe: Lathe, case_id: str) -> Investigation:
     from control_plane.leases import WORKER
     from control_plane.worker import Feed, Worker
 
+    if (halt := lathe.store.policies.halted()) is not None:
+        notes().print(f"halted by {halt.set_by}: {halt.reason}; it goes on after: lathe policy resume", markup=False)
     ask_again(lathe.store, case_id, time.time())
     begin = lathe.store.activity.publish("progress", f"looking into case {case_id}", investigation_id=case_id)
     feed = Feed(lathe.store, feed_printer(), after=begin.id - 1)

@@ -11,7 +11,21 @@ from typing import Annotated
 import typer
 
 from contracts.errors import EnvironmentFault, LatheError, NotPermitted
-from control_plane.cli import demo, investigate, negatives, proposals, runs, services, train
+from control_plane.cli import (
+    archive,
+    backend,
+    chat,
+    demo,
+    ingest,
+    investigate,
+    negatives,
+    policy,
+    proposals,
+    retention,
+    runs,
+    services,
+    train,
+)
 from control_plane.cli.session import GLOBALS
 
 USER_ERROR, ENVIRONMENT_ERROR, NOT_PERMITTED, INTERRUPTED = 2, 3, 4, 130
@@ -20,13 +34,22 @@ app = typer.Typer(
     name="lathe", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
 )
 app.command()(train.train)
+app.command()(ingest.ingest)
 app.command("runs")(runs.runs)
 app.command()(runs.timeline)
 app.command()(runs.diff)
 app.command()(investigate.detect)
 app.command()(investigate.diagnose)
+app.command()(chat.chat)
+app.add_typer(backend.app, name="backend")
 app.add_typer(proposals.app, name="proposals")
+app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
+app.command()(archive.backup)
+app.command()(archive.restore)
+app.command()(archive.export)
+app.command()(retention.delete)
+app.command()(retention.expire)
 app.command()(demo.demo)
 app.command()(services.up)
 app.command()(services.down)

@@ -1,11 +1,11 @@
-"""One line of progress while a training runs: live on a terminal, now and then in a file."""
+"""One line of progress while something long runs: live on a terminal, now and then in a file."""
 
 from __future__ import annotations
 
 import time
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from context_store import Store
 from contracts.backend import Launch
@@ -61,3 +61,34 @@ class TrainingProgress:
     def _declared_steps(self) -> int | None:
         steps = self._store.runs.declared(self._launch.run_id, self._launch.segment).get("steps")
         return steps if isinstance(steps, int) else None
+
+
+class StageProgress:
+    """Stages of one command, each with how much of it is done. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._terminal = notes()
+        self._quiet = quiet
+        self._plain_at = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+        self._progress = Progress(
+            *columns, TimeElapsedColumn(), console=self._terminal, disable=quiet or not self._terminal.is_terminal
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> StageProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def update(self, stage: str, done: int, total: int) -> None:
+        """`total` 0: not known."""
+        if stage not in self._tasks:
+            self._tasks[stage] = self._progress.add_task(stage, total=None, amount="")
+        amount = f"{done:,} of {total:,}" if total else f"{done:,}"
+        self._progress.update(self._tasks[stage], completed=done, total=total or None, amount=amount)
+        if self._progress.disable and not self._quiet and time.monotonic() - self._plain_at >= _PLAIN_EVERY_S:
+            self._plain_at = time.monotonic()
+            self._terminal.print(f"{stage}: {amount}", markup=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contracts.enums import ProposalState, Role
 from contracts.errors import UserInputError
-from control_plane.cli.session import Json, console, notes, opened, print_json, print_table, when
+from control_plane.cli.session import Json, console, notes, opened, parse_overrides, print_json, print_table, when
 
 if TYPE_CHECKING:
     from context_store.records import Proposal
@@ -54,8 +54,11 @@ def approve(proposal: ProposalId, comment: Comment = "", yes: Yes = False, as_js
         )
         if as_json:
             print_json(approval)
-            return
-        notes().print(f"approved until {when(approval.expires_at)}; a worker (lathe up) carries it out", markup=False)
+        elif lathe.store.proposals.get(found.id).state is ProposalState.OPEN:
+            notes().print("approved; another reviewer has to approve it too", markup=False)
+        else:
+            until = when(approval.expires_at)
+            notes().print(f"approved until {until}; a worker (lathe up) carries it out", markup=False)
 
 
 @app.command()
@@ -68,6 +71,55 @@ def reject(proposal: ProposalId, comment: Comment = "", yes: Yes = False, as_jso
             found.id, lathe.settings.actor, Role.REVIEWER, comment, time.time(), bound_hash=found.bound_hash
         )
         print_json(rejected) if as_json else notes().print("rejected")
+
+
+@app.command("ask-changes")
+def ask_changes(
+    proposal: ProposalId,
+    comment: Annotated[str, typer.Option(help="What should be otherwise; kept in the case.")],
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Send it back with what should be otherwise."""
+    with opened() as lathe:
+        found = lathe.store.proposals.get(proposal)
+        _confirm(found, "Ask for changes?", yes=yes, as_json=as_json)
+        asked = lathe.store.proposals.ask_changes(
+            found.id, lathe.settings.actor, Role.REVIEWER, comment, time.time(), bound_hash=found.bound_hash
+        )
+        print_json(asked) if as_json else notes().print("sent back")
+
+
+@app.command()
+def edit(
+    proposal: ProposalId,
+    comment: Comment = "",
+    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.field=value; repeat it.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(help="An override to leave out; repeat it.")] = None,
+    max_step: Annotated[int | None, typer.Option(min=1, help="Step at which it ends.")] = None,
+    base: Annotated[str, typer.Option(help="Commit to start from.")] = "",
+    revert: Annotated[list[str] | None, typer.Option(help="Commit to take back; repeat it. Replaces the list.")] = None,
+    pick: Annotated[list[str] | None, typer.Option(help="Commit to add; repeat it. Replaces the list.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a new proposal out of this one, with its diff computed anew; it waits for approval in its place."""
+    from context_store.records import Principal
+    from control_plane.revisions import Changes, revise
+
+    with opened() as lathe:
+        found = lathe.store.proposals.get(proposal)
+        wanted: dict[str, Any] = {} if max_step is None else {"max_step": max_step}
+        if overrides or unset:
+            kept = {**found.payload.get("overrides", {}), **parse_overrides(overrides or [])}
+            wanted["overrides"] = {key: value for key, value in kept.items() if key not in (unset or [])}
+        if base or revert is not None or pick is not None:
+            given = {"base": base or None, "revert": revert, "pick": pick}
+            changed = {name: value for name, value in given.items() if value is not None}
+            wanted["code"] = {**found.payload.get("code", {}), **changed}
+        person = Principal(name=lathe.settings.actor, role=Role.REVIEWER)
+        changes = Changes.model_validate(wanted)
+        made = revise(lathe.store, found.id, changes, person, comment, time.time(), found.bound_hash)
+        print_json(made) if as_json else _print_proposal(made)
 
 
 def _confirm(proposal: Proposal, question: str, *, yes: bool, as_json: bool) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from contracts.enums import RunRole, TimelineKind
-from contracts.errors import RepositoryError, UserInputError
 from control_plane.cli.session import Json, console, opened, print_json, print_table, when
-
-if TYPE_CHECKING:
-    from context_store import Store
-    from context_store.records import Commit, ConfigChange, Run, Segment
 
 _QUIET_KINDS = (TimelineKind.CHECKPOINT,)
 
@@ -58,59 +53,14 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Compare two runs (their newest segments) or two segments: config, code, data mixture, environment."""
+    from control_plane.comparison import compare
+
     with opened() as lathe:
-        comparison = _compare(lathe.store, before, after)
+        comparison = compare(lathe.store, before, after)
         if as_json:
             print_json(comparison)
             return
         _print_comparison(comparison)
-
-
-def _compare(store: Store, before: str, after: str) -> dict[str, Any]:
-    from context_store import diff_config
-
-    (run_a, a), (run_b, b) = _segment(store, before), _segment(store, after)
-    declared = diff_config(store.runs.declared(run_a.id, a.number), store.runs.declared(run_b.id, b.number))
-    effective = diff_config(store.runs.effective(run_a.id, a.number), store.runs.effective(run_b.id, b.number))
-    mixture, config = _split_mixture(declared)
-    keys = {change.key for change in declared}
-    return {
-        "before": f"{run_a.id}#{a.number}",
-        "after": f"{run_b.id}#{b.number}",
-        "config": config,
-        "effective": [change for change in effective if change.key not in keys],
-        "mixture": mixture,
-        "environment": diff_config(a.environment, b.environment),
-        "code": {"before": a.code_version, "after": b.code_version, "commits": _commits(store, run_b, a, b)},
-    }
-
-
-def _segment(store: Store, name: str) -> tuple[Run, Segment]:
-    run_id, _, number = name.partition("#")
-    run = store.runs.get(run_id)
-    segments = store.runs.segments(run_id)
-    if not segments:
-        raise UserInputError(f"run {run_id} has not begun yet", remedy="train it first")
-    if not number:
-        return run, segments[-1]
-    for segment in segments:
-        if str(segment.number) == number:
-            return run, segment
-    numbers = ", ".join(str(segment.number) for segment in segments)
-    raise UserInputError(f"run {run_id} has no segment {number}", remedy=f"choose one of: {numbers}")
-
-
-def _split_mixture(changes: tuple[ConfigChange, ...]) -> tuple[list[ConfigChange], list[ConfigChange]]:
-    mixture = [change for change in changes if change.key.startswith("data.mixture.")]
-    return mixture, [change for change in changes if change not in mixture]
-
-
-def _commits(store: Store, run: Run, a: Segment, b: Segment) -> list[Commit]:
-    """Commits of `b` that `a` lacks, oldest first; empty when the history does not know them."""
-    try:
-        return list(store.code.commits(run.project_id, a.code_version or None, b.code_version))
-    except RepositoryError:
-        return []
 
 
 def _print_comparison(found: dict[str, Any]) -> None:

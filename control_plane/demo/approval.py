@@ -16,7 +16,9 @@ _POLL_S = 0.5
 
 
 def decide(store: Store, screen: Screen, proposal: Proposal, *, actor: str, yes: bool, page: str) -> ProposalState:
-    """Show the proposal and return how it was decided. `page` is the UI's URL, "" without one.
+    """Show the proposal, and each edit that takes its place, and return how it was decided.
+
+    `page` is the UI's URL, "" without one.
 
     Raises UserInputError when there is nobody to ask: no `--yes`, no terminal, no page.
     """
@@ -31,7 +33,10 @@ def decide(store: Store, screen: Screen, proposal: Proposal, *, actor: str, yes:
         screen.say(f"Approve or reject it on the page: {page}", "bold")
     if terminal:
         screen.say("Or here: type yes to approve exactly this, no to reject it, then Enter.", "bold")
-    while (state := store.proposals.get(proposal.id).state) == ProposalState.OPEN:
+    while (current := store.proposals.current(proposal.id)).state == ProposalState.OPEN:
+        if current.id != proposal.id:
+            screen.proposal(current)
+            proposal = current
         answer = _typed() if terminal else _pause()
         if answer in ("y", "yes"):
             _approve(store, proposal, actor, "approved in the terminal")
@@ -40,7 +45,7 @@ def decide(store: Store, screen: Screen, proposal: Proposal, *, actor: str, yes:
             store.proposals.reject(
                 proposal.id, actor, Role.REVIEWER, comment, time.time(), bound_hash=proposal.bound_hash
             )
-    return state
+    return current.state
 
 
 def _approve(store: Store, proposal: Proposal, actor: str, comment: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from context_store.records import Effect, NewRun
 from contracts.backend import Launch
 from contracts.enums import EffectKind, RunRole
+from control_plane.backends.segment import finished_event
 from control_plane.effects.effect_kind import (
     Landed,
     LaunchPayload,
@@ -60,9 +61,18 @@ class DiagnosticRun:
             )
         )
         owner = f"diagnostic:{payload.run_id}"  # the id follows from the content, so equal diagnostics are run once
-        limit = self._workshop.store.budgets.allowance(effect.investigation_id or "", effect.key)
         launch = claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
-        return replace(launch, cpu_limit_s=limit, background=True)
+        while (end := finished_event(folder, launch.segment)) is not None and end.reason == "stopped":
+            launch = self._after(launch, f"{owner}:after:{launch.segment}", end.step)
+        return replace(launch, background=True)
+
+    def _after(self, stopped: Launch, owner: str, step: int) -> Launch:
+        """The segment that goes on where a halt or a person stopped the re-run."""
+        newest = self._workshop.store.runs.checkpoint_at_or_before(stopped.run_id, step)
+        start = newest.path if newest is not None else stopped.start_checkpoint
+        return claim_segment(
+            stopped.folder, owner, lambda number: replace(stopped, segment=number, start_checkpoint=start)
+        )
 
     def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
         """How it ended; a training that failed by itself is a result too."""

@@ -26,6 +26,7 @@ _RERUN_STEPS = 40  # length of a re-run when the anomaly shows that soon
 _AFTER_ONSET = 20
 _DEVELOPED = 0.75  # share of the recorded anomaly that must show inside the window of a re-run
 _MIN_WINDOW = 10
+_FAINT = 0.6  # share of the severity of the clearest finding below which another one does not lead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,14 @@ def group_findings(view: RunView, findings: Sequence[Finding]) -> list[list[Find
         home = next((group for group in groups if _belongs(view, finding, group[0])), None)
         groups.append([finding]) if home is None else home.append(finding)
     alive = [group for group in groups if any(f.standalone for f in group)]
-    ordered = [sorted(g, key=lambda f: (not f.standalone, -f.specificity, f.onset)) for g in alive]
+    ordered = [_leading_first(group) for group in alive]
     return sorted(ordered, key=lambda g: (-g[0].specificity * g[0].severity, g[0].onset))
+
+
+def _leading_first(group: Sequence[Finding]) -> list[Finding]:
+    """The most specific finding leads, unless it is faint beside another: then it follows from that one."""
+    clear = _FAINT * max(finding.severity for finding in group if finding.standalone)
+    return sorted(group, key=lambda f: (not f.standalone, f.severity < clear, -f.specificity, f.onset))
 
 
 def open_case(store: Store, run_id: str, findings: Sequence[Finding], at: float) -> str | None:

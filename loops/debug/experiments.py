@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from context_store.records import EffectRequest
+from context_store.records import Amount, EffectRequest
 from contracts.enums import EffectKind
 from contracts.events import Scalar
-from loops.core import Cost, Request
+from loops.core import Request
 from loops.debug.case import Case
 from loops.debug.facts import Identity, On
 from loops.debug.suspects import Factor, Scene
@@ -33,7 +33,7 @@ def request_of(case: Case, identity: Identity, base: str = "") -> Request:
         investigation_id=case.investigation.id,
         actor="loop:debug",
     )
-    return Request(effect=effect, cost=Cost(cpu_s=_START_UP_S + _SLACK * _step_time_s(case) * num_steps, reruns=1))
+    return Request(effect=effect, cost=Amount(cpu_s=_START_UP_S + _SLACK * _step_time_s(case) * num_steps, reruns=1))
 
 
 def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]:

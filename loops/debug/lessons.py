@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Proposal, VerdictRecord
-from contracts.enums import CauseKind, Verdict
+from contracts.enums import CauseKind, ProposalState, Verdict
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
@@ -91,8 +91,10 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
 
 
 def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
-    """A fix that a person declined, or that nobody decided in time; returns the sentence."""
-    by = f"declined by {proposal.decided_by}" if proposal.decided_by else "not decided in time"
+    """A fix that a person declined or wanted otherwise, or that nobody decided in time; returns the sentence."""
+    asked = proposal.state is ProposalState.CHANGES_ASKED
+    done = "sent back for changes" if asked else "declined"
+    by = f"{done} by {proposal.decided_by}" if proposal.decided_by else "not decided in time"
     reason = f"{by}: {proposal.comment}" if proposal.comment else by
     store.negatives.add(
         NegativeResult(
@@ -101,7 +103,7 @@ def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
             context=context_of(case),
             expected=proposal.verification,
             observed="it was not carried out",
-            reason_class="declined",
+            reason_class="changes_asked" if asked else "declined",
             reason=reason,
             evidence=(EvidenceRef(kind="proposal", id=proposal.id),),
             reopen_if="somebody proposes it again with what the reason asks for",

@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("contracts", "context_store", "trainer", "agents", "loops", "control_plane", "ui", "benchmarks", "tests")
 COMMANDS = {
-    "demo", "detect", "diagnose", "diff", "doctor", "down", "negatives", "proposals", "runs", "timeline", "train", "up",
+    "backend", "backup", "chat", "delete", "demo", "detect", "diagnose", "diff", "doctor", "down", "expire", "export",
+    "ingest", "negatives", "policy", "proposals", "restore", "runs", "timeline", "train", "up",
 }  # fmt: skip
 
 

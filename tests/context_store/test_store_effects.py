@@ -11,7 +11,7 @@ import pytest
 from training_log import make_run
 
 from context_store import Store, open_store
-from context_store.records import EffectRequest, NewProposal, Proposal
+from context_store.records import Amount, EffectRequest, NewProposal, Proposal
 from contracts.enums import EffectKind, EffectState, ProposalState, Role
 from contracts.errors import ApprovalInvalid, BudgetExceeded, NotFound, RoleRequired, UserInputError
 from contracts.evidence import EvidenceRef
@@ -193,7 +193,7 @@ def test_an_effect_without_a_proposal_is_refused(store: Store, proposal: Proposa
 def test_parallel_workers_get_every_effect_once(store: Store, proposal: Proposal) -> None:
     """Ten effects want the same approval, ten need none: one and ten are claimed."""
     approve(store, proposal)
-    store.budgets.open("case-1", 100.0, 20)
+    store.budgets.open("case-1", Amount(cpu_s=100.0, reruns=20))
     for number in range(10):
         store.effects.request(resume(proposal, f"e-{number}"))
         store.effects.request(diagnostic(f"d-{number}"))
@@ -229,7 +229,7 @@ def test_a_lease_that_ran_out_is_taken_over_with_its_used_approval(store: Store,
 
 
 def test_failed_and_refused_effects_say_why(store: Store) -> None:
-    store.budgets.open("case-1", 10.0, 2)
+    store.budgets.open("case-1", Amount(cpu_s=10.0, reruns=2))
     for key in ("d-1", "d-2"):
         store.effects.request(diagnostic(key))
     assert claim(store) == "d-1"
@@ -247,13 +247,13 @@ def test_a_diagnostic_needs_an_open_budget_that_is_not_used_up(store: Store) -> 
     store.effects.request(diagnostic("d-1"))
     assert claim(store) is None
     assert "no budget is open" in store.effects.get("d-1").message
-    store.budgets.open("case-1", 10.0, 4)
+    store.budgets.open("case-1", Amount(cpu_s=10.0, reruns=4))
     store.effects.request(diagnostic("d-2"))
     assert claim(store) == "d-2"
     store.effects.complete("d-2", {"cpu_s": 2.5})
     state = store.budgets.state("case-1")
     assert (state.cpu_s_used, state.reruns_used) == (2.5, 1), "counted although nobody reserved"
-    store.budgets.reserve("case-1", "d-3", 7.5, 1)
+    store.budgets.reserve("case-1", "d-3", Amount(cpu_s=7.5, reruns=1))
     for key in ("d-3", "d-4"):
         store.effects.request(diagnostic(key))
     assert claim(store) == "d-3", "its own reservation does not stand in its way"
@@ -262,32 +262,34 @@ def test_a_diagnostic_needs_an_open_budget_that_is_not_used_up(store: Store) -> 
 
 
 def test_a_budget_is_reserved_before_and_settled_after(store: Store) -> None:
-    store.budgets.open("case-1", 10.0, 3)
-    assert store.budgets.open("case-1", 1e9, 1000).cpu_s == 10.0, "nothing widens a budget afterwards"
-    store.budgets.reserve("case-1", "a", 6.0, 1)
-    store.budgets.reserve("case-1", "a", 6.0, 1)
+    store.budgets.open("case-1", Amount(cpu_s=10.0, reruns=3))
+    assert store.budgets.open("case-1", Amount(cpu_s=1e9, reruns=1000)).cpu_s == 10.0, (
+        "nothing widens a budget afterwards"
+    )
+    store.budgets.reserve("case-1", "a", Amount(cpu_s=6.0, reruns=1))
+    store.budgets.reserve("case-1", "a", Amount(cpu_s=6.0, reruns=1))
     with pytest.raises(BudgetExceeded, match=r"4\.0 CPU s") as caught:
-        store.budgets.reserve("case-1", "b", 5.0, 1)
+        store.budgets.reserve("case-1", "b", Amount(cpu_s=5.0, reruns=1))
     assert caught.value.remedy
-    store.budgets.settle("a", 2.0)
-    store.budgets.reserve("case-1", "b", 5.0, 1)
+    store.budgets.settle("a", cpu_s=2.0)
+    store.budgets.reserve("case-1", "b", Amount(cpu_s=5.0, reruns=1))
     with pytest.raises(BudgetExceeded):
-        store.budgets.reserve("case-1", "c", 0.0, 2)
+        store.budgets.reserve("case-1", "c", Amount(cpu_s=0.0, reruns=2))
     state = store.budgets.state("case-1")
     assert (state.cpu_s_used, state.reruns_used, state.cpu_s_left, state.reruns_left) == (7.0, 2, 3.0, 1)
     with pytest.raises(NotFound):
-        store.budgets.settle("x", 1.0)
+        store.budgets.settle("x", cpu_s=1.0)
     with pytest.raises(NotFound):
-        store.budgets.reserve("x", "x", 1.0, 1)
+        store.budgets.reserve("x", "x", Amount(cpu_s=1.0, reruns=1))
 
 
 def test_concurrent_reservations_never_overspend(store: Store, database_url: str) -> None:
-    store.budgets.open("case-1", 10.0, 100)
+    store.budgets.open("case-1", Amount(cpu_s=10.0, reruns=100))
     second = open_store(database_url)
 
     def reserve(number: int) -> bool:
         try:
-            (store if number % 2 else second).budgets.reserve("case-1", f"k-{number}", 1.5, 1)
+            (store if number % 2 else second).budgets.reserve("case-1", f"k-{number}", Amount(cpu_s=1.5, reruns=1))
         except BudgetExceeded:
             return False
         return True

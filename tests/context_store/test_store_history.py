@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Training
-from training_log import append, make_run, started, steps
+from training_log import Training, append, make_run, started, steps
 
 from context_store import Store, diff_config
 from context_store.records import ConfigChange, Project, TimelineEvent

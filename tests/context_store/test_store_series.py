@@ -11,30 +11,19 @@ import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from training_log import started, steps
+from training_log import Training, counts, make_run, started, steps
 
 from context_store import Store, points
-from context_store.chunks import decode, encode, header
+from context_store.arrays import Points
+from context_store.chunks import decode, encode, headers
 from context_store.database import Database
 from context_store.downsampling import keep_shape
-from context_store.points import Points
+from context_store.frames import SeriesSet, packed_values
 from contracts.events import Metrics
 
 ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_BEEF))[0]
-
-
-def counts(store: Store) -> tuple[int, int]:
-    """Stored rows of the two tiers."""
-    with psycopg.connect(store.url) as connection:
-        tail = connection.execute("SELECT count(*) FROM point").fetchone()
-        sealed = connection.execute("SELECT coalesce(sum(n), 0) FROM chunk").fetchone()
-    assert tail is not None
-    assert sealed is not None
-    return int(tail[0]), int(sealed[0])
 
 
 def test_non_finite_values_and_all_bits_survive_both_tiers(training: Training) -> None:
@@ -49,46 +38,67 @@ def test_non_finite_values_and_all_bits_survive_both_tiers(training: Training) -
     assert counts(training.store) == (0, 8)
 
 
-@given(st.lists(st.floats(), min_size=1, max_size=50), st.integers(-(2**62), 2**62))
-def test_chunk_payload_keeps_every_bit(values: list[float], first: int) -> None:
-    array = np.array([*values, ODD_NAN])
-    numbers = np.arange(len(array), dtype=np.int64) * 3 + first
-    back_steps, back_values = decode(encode(numbers, array))
-    assert back_values.tobytes() == array.tobytes()
-    assert back_steps.tolist() == numbers.tolist()
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.floats()), min_size=1, max_size=50), st.integers(-(2**62), 2**62))
+def test_chunk_payload_keeps_every_bit(logged: list[tuple[int, float]], first: int) -> None:
+    """Of one stride and of any steps, also equal ones."""
+    values = np.array([*(value for _, value in logged), ODD_NAN])
+    strided = np.arange(len(values), dtype=np.int64) * 3 + first
+    irregular = np.sort(np.array([0, *(step for step, _ in logged)], dtype=np.int64)) + first
+    payloads = [payload for steps in (strided, irregular) for payload in encode(steps[None], values[None])]
+    lengths, back_steps, back_values = decode(payloads)
+    assert lengths.tolist() == [len(values)] * 2
+    assert back_values.tobytes() == values.tobytes() * 2
+    assert back_steps.tolist() == [*strided.tolist(), *irregular.tolist()]
 
 
 def test_chunk_header_is_the_rollup_of_finite_values() -> None:
-    head = header(np.array([3, 5, 9]), np.array([math.nan, 2.0, -math.inf]))
+    steps, values = np.array([[3, 5, 9], [1, 2, 4]]), np.array([[math.nan, 2.0, -math.inf], [math.inf] * 3])
+    head, nothing_finite = headers(steps, values)
     assert (head.step_lo, head.step_hi, head.n, head.min, head.max, head.sum) == (3, 9, 3, 2.0, 2.0, 2.0)
     assert (head.nan_count, head.pos_inf_count, head.neg_inf_count) == (1, 0, 1)
-    nothing_finite = header(np.array([1]), np.array([math.inf]))
     assert nothing_finite.min is nothing_finite.max is nothing_finite.sum is None
 
 
 @pytest.mark.parametrize("num_steps", [20, 300])
-def test_replay_of_the_same_points_changes_nothing(training: Training, num_steps: int) -> None:
-    """20 points take the row path, 300 the direct chunk path."""
+def test_replay_of_the_same_points_adds_no_row(training: Training, num_steps: int) -> None:
+    """20 steps stay in the tail, 300 are sealed at once; and again once the tail is sealed."""
     training.log(*steps(1, num_steps))
     training.ship()
-    before = counts(training.store)
-    with psycopg.connect(training.store.url) as connection:
-        connection.execute("DELETE FROM shipment")
-    assert training.ship() == num_steps + 1
+    for _ in range(2):
+        before = counts(training.store)
+        assert sum(before) == num_steps
+        with psycopg.connect(training.store.url) as connection:
+            connection.execute("DELETE FROM shipment")
+        assert training.ship() == num_steps + 1
+        assert counts(training.store) == before
+        training.store.series.seal("run-1")
     read = training.store.series.read("run-1", "loss", view="full")
     assert read.values.tolist() == [float(step) for step in range(1, num_steps + 1)]
-    training.store.series.seal("run-1")
-    assert counts(training.store) == (0, num_steps)
-    assert sum(before) == num_steps
 
 
 def test_steps_in_any_order_and_repeated_ones(training: Training) -> None:
+    """The canonical view has the value that came last; the full view has every different one."""
     order = [5, 3, 9, 1, 3, 7]
     training.log(*(Metrics(step=step, values={"loss": step + i / 10}) for i, step in enumerate(order)))
     training.ship()
-    read = training.store.series.read("run-1", "loss")
-    assert read.steps.tolist() == [1, 3, 5, 7, 9]
-    assert read.values.tolist() == [1.3, 3.4, 5.0, 7.5, 9.2]
+    for _ in range(2):
+        read = training.store.series.read("run-1", "loss")
+        assert read.steps.tolist() == [1, 3, 5, 7, 9]
+        assert read.values.tolist() == [1.3, 3.4, 5.0, 7.5, 9.2]
+        full = training.store.series.read("run-1", "loss", view="full")
+        assert full.steps.tolist() == [1, 3, 3, 5, 7, 9]
+        assert full.values.tolist() == [1.3, 3.1, 3.4, 5.0, 7.5, 9.2]
+        assert training.store.series.matrix("run-1", ["loss"]).values.tolist() == [read.values.tolist()]
+        training.store.series.seal("run-1")
+
+
+def test_one_step_may_have_more_values_than_a_chunk_has_points(store: Store) -> None:
+    make_run(store)
+    for start in (0, 1500):
+        store.series.append("run-1", [(0, {"loss": float(value)}) for value in range(start, start + 1500)])
+    full = store.series.read("run-1", "loss", view="full")
+    assert full.values.tolist() == [float(value) for value in range(3000)]
+    assert store.series.read("run-1", "loss").values.tolist() == [2999.0]
 
 
 def test_late_points_between_sealed_ones_are_kept(training: Training) -> None:
@@ -106,7 +116,7 @@ def test_late_points_between_sealed_ones_are_kept(training: Training) -> None:
             (10, -10.0),
         ]
         training.store.series.seal("run-1")
-    assert counts(training.store) == (0, 1501)
+    assert counts(training.store) == (0, 1502), "both values of step 10 are kept"
 
 
 def test_a_resume_supersedes_but_does_not_erase(training: Training) -> None:
@@ -205,41 +215,48 @@ def database(database_url: str) -> Iterator[Database]:
     opened.close()
 
 
-def keys_of(batch: Points) -> list[tuple[int, int, int]]:
-    return list(zip(batch.series.tolist(), batch.segments.tolist(), batch.steps.tolist(), strict=True))
-
-
 @given(st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_mixture_of_loads_and_seals_keeps_what_a_dictionary_keeps(database: Database, data: st.DataObject) -> None:
-    """Random loads (small: rows, large: chunks; overlapping, repeated, two segments) and seals in between."""
-    expected: dict[tuple[int, int, int], float] = {}
-    actions = data.draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 300), st.integers(1, 150)), max_size=8))
+def test_any_mixture_of_loads_and_seals_keeps_what_a_dictionary_keeps(
+    training: Training, database: Database, data: st.DataObject
+) -> None:
+    """Random loads (small: tail, large: chunks; overlapping, repeated, two segments, three sets) and seals between."""
+    expected: dict[tuple[int, int, int], dict[float, None]] = {}
+    action = st.tuples(st.integers(0, 1), st.integers(0, 900), st.integers(1, 400), st.integers(1, 3))
+    actions = data.draw(st.lists(action, max_size=8))
     with database.begin() as connection:
-        connection.execute(sa.text("DELETE FROM point"))
-        connection.execute(sa.text("DELETE FROM chunk"))
-    for number, (segment, first, length) in enumerate(actions):
-        numbers: NDArray[np.int64] = np.arange(length, dtype=np.int64) * data.draw(st.integers(1, 3)) + first
-        batch = Points(
-            series=np.repeat(np.array([1, 2], dtype=np.int32), length),
-            segments=np.full(2 * length, segment, np.int32),
-            steps=np.tile(numbers, 2),
-            values=np.tile(numbers, 2).astype(np.float64) + number / 100,
-        )
-        expected.update(zip(keys_of(batch), batch.values.tolist(), strict=True))
+        for table in ("frame", "chunk", "latest", "tail"):
+            connection.execute(sa.text(f"DELETE FROM {table}"))
+    for action, (segment, first, length, stride) in enumerate(actions):
+        numbers = np.arange(length, dtype=np.int64) * stride + first
+        frames = [
+            EVERY[action % 3].frame(step, packed_values([step + action / 100 + one for one in EVERY[action % 3].ids]))
+            for step in data.draw(st.permutations(numbers.tolist()) if length < 50 else st.just(numbers.tolist()))
+        ]
         with database.begin() as connection:
-            points.write(connection, batch)
-        if data.draw(st.booleans()):
-            with database.begin() as connection:
-                points.seal(connection, [1, 2])
+            points.append(connection, 1, segment, frames)
+            if data.draw(st.booleans()):
+                points.seal(connection, 1)
+        for frame in frames:
+            for one, value in zip(frame.series.ids.tolist(), frame.array().tolist(), strict=True):
+                expected.setdefault((one, segment, frame.step), {})[value] = None
+    wanted = [(*key, value) for key in sorted(expected) for value in expected[key]]
     with database.begin() as connection:
-        found = points.read(connection, [1, 2], None, None).newest()
-        points.seal(connection, [1, 2])
-        sealed = points.read(connection, [1, 2], None, None)
-        chunk_spans = sa.text("SELECT series_id, segment, step_lo, step_hi FROM chunk ORDER BY 1, 2, 3")
-        spans = connection.execute(chunk_spans).all()
-    for read in (found, sealed.newest()):
-        assert dict(zip(keys_of(read), read.values.tolist(), strict=True)) == expected
-    assert len(sealed) == len(expected), "after sealing nothing is stored twice"
+        found = points.read(connection, "run-1", [1, 2, 3])
+        points.seal(connection, 1)
+        sealed = points.read(connection, "run-1", [1, 2, 3])
+        spans = connection.execute(
+            sa.text("SELECT series_id, segment, step_lo, step_hi, n FROM chunk ORDER BY 1, 2, 3")
+        ).all()
+    assert rows_of(found) == rows_of(sealed) == wanted
+    assert sum(span.n for span in spans) == len(wanted), "after sealing nothing is stored twice"
     overlaps = [a for a, b in itertools.pairwise(spans) if tuple(a[:2]) == tuple(b[:2]) and a.step_hi >= b.step_lo]
     assert overlaps == []
+
+
+EVERY = (SeriesSet.of([1, 2]), SeriesSet.of([3, 1]), SeriesSet.of([2]))
+
+
+def rows_of(batch: Points) -> list[tuple[int, int, int, float]]:
+    columns = (batch.series, batch.segments, batch.steps, batch.values)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

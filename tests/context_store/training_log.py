@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from context_store import Store
 from context_store.records import NewRun, Project, Run
@@ -48,3 +51,30 @@ def steps(lo: int, hi: int, values: Mapping[str, float] | None = None) -> list[E
 
 def scalars(**fields: Scalar) -> dict[str, Scalar]:
     return {key.replace("__", "."): value for key, value in fields.items()}
+
+
+def counts(store: Store) -> tuple[int, int]:
+    """Stored points of the two tiers, what is stored twice counted twice."""
+    query = """
+        SELECT (SELECT coalesce(sum(octet_length(values) / 8), 0)::bigint FROM frame),
+            (SELECT coalesce(sum(n), 0)::bigint FROM chunk)
+    """
+    with psycopg.connect(store.url) as connection:
+        row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run `run-1` in the store and its log folder."""
+
+    store: Store
+    folder: Path
+    run_id: str = "run-1"
+
+    def log(self, *events: Event, segment: int = 0) -> Path:
+        return append(self.folder, segment, *events)
+
+    def ship(self) -> int:
+        return self.store.ingest.ship(self.run_id, self.folder)

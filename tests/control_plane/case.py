@@ -9,7 +9,7 @@ from typing import Any
 
 from small_project import SmallProject, until
 
-from context_store.records import Checkpoint, Effect, EffectRequest, NewProposal, Proposal
+from context_store.records import Amount, Checkpoint, Effect, EffectRequest, NewProposal, Proposal
 from contracts.enums import EffectKind, EffectState, Role
 from contracts.evidence import EvidenceRef
 from control_plane.executor import Executor
@@ -29,7 +29,7 @@ def train_bad_run(lathe: Lathe, small: SmallProject) -> None:
     wish = TrainingRequest(run_id=RUN, project=project, commit=small.bad, max_step=30, overrides={"step_s": 0.001})
     follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
     lathe.store.knowledge.open_investigation(CASE, RUN, (), "the loss rises", time.time())
-    lathe.store.budgets.open(CASE, cpu_s=100.0, reruns=10)
+    lathe.store.budgets.open(CASE, Amount(cpu_s=100.0, reruns=10))
 
 
 def payload(lathe: Lathe, small: SmallProject, **changes: Any) -> dict[str, Any]:

@@ -57,10 +57,11 @@ def paths(client: TestClient) -> list[tuple[str, str]]:
 
 def test_every_endpoint_needs_a_token(client: TestClient) -> None:
     endpoints = paths(client)
+    names = {"run_id": "r", "case_id": "c", "proposal_id": "p", "stream_id": "s", "policy_id": 1}
     assert len(endpoints) >= 15
     for method, path in endpoints:
         for headers in ({}, {"Authorization": "Bearer lathe_wrong"}):
-            answer = client.request(method, path.format(run_id="r", case_id="c", proposal_id="p"), headers=headers)
+            answer = client.request(method, path.format(**names), headers=headers)
             assert answer.status_code == 401, (method, path)
             assert answer.headers["content-type"] == PROBLEM
             assert answer.headers["www-authenticate"] == "Bearer"

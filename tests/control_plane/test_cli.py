@@ -98,7 +98,7 @@ def test_a_healthy_run_gives_no_case(command: Command, lathe: Lathe, small_proje
     wish = TrainingRequest(run_id=RUN, project=project, commit=small_project.good, max_step=30)
     follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
     assert command("detect", RUN, "--json").json == []
-    assert command("diagnose", RUN).out.strip() == "Nothing wrong found."
+    assert command("diagnose", RUN).out.strip() == "Nothing wrong found (observed: 1 series up to step 30)."
     assert command("diagnose", RUN, "--json").json is None
 
 

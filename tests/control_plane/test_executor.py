@@ -33,7 +33,7 @@ from case import (
 from small_project import SmallProject, git, until
 
 from context_store import EmbeddedPostgres
-from context_store.records import Effect, EffectRequest, NewProposal
+from context_store.records import Amount, Effect, EffectRequest, NewProposal
 from contracts.backend import Launch
 from contracts.enums import EffectKind, EffectState, RunRole, RunState, TimelineKind
 from contracts.errors import DatabaseUnavailable
@@ -123,8 +123,8 @@ def test_a_training_that_dies_again_and_again_fails_the_effect(lathe: Lathe, bad
 
 def test_a_rerun_is_ended_when_it_uses_more_than_was_reserved(lathe: Lathe, bad_run: SmallProject) -> None:
     """Reservations are enforced while it runs, not only settled afterwards; what was spent is what is booked."""
-    lathe.store.budgets.open(CASE, cpu_s=100.0, reruns=9)
-    lathe.store.budgets.reserve(CASE, "d1", cpu_s=1.0, reruns=1)
+    lathe.store.budgets.open(CASE, Amount(cpu_s=100.0, reruns=9))
+    lathe.store.budgets.reserve(CASE, "d1", Amount(cpu_s=1.0, reruns=1))
     diagnostic(lathe, bad_run, overrides={"busy": True, "step_s": 0.5})
     effect = finish(lathe, "d1")
     assert effect.state == EffectState.FAILED

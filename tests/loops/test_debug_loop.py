@@ -23,6 +23,7 @@ from world import (
 
 from context_store import Store
 from contracts.enums import (
+    AutonomyLevel,
     CauseKind,
     DiagnosticKind,
     EffectKind,
@@ -302,3 +303,26 @@ def test_a_fix_that_does_not_hold_is_taken_back(world: World, new_runner: NewRun
     failed = [n for n in world.store.negatives.list(investigation_id=case_id) if "does not hold" in n.observed]
     assert len(failed) == 1
     assert "taken back" in [e.text for e in world.store.activity.after(0)][-2]
+
+
+def test_changes_that_were_asked_for_are_remembered_with_their_reason(world: World, new_runner: NewRunner) -> None:
+    """Shows R801-2.13: sent back is stored like declined."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    world.store.proposals.ask_changes(proposal.id, "Ada", Role.REVIEWER, "keep the scale of layer 1", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    (asked,) = [n for n in world.store.negatives.list(investigation_id=case_id) if n.reason_class == "changes_asked"]
+    assert (asked.actor, asked.reason) == ("Ada", "sent back for changes by Ada: keep the scale of layer 1")
+
+
+def test_a_loop_that_only_observes_cannot_tell_and_says_why(world: World, new_runner: NewRunner) -> None:
+    """Shows RM2-7.9: no diagnostics, so no proof and no proposal."""
+    world.store.policies.set_autonomy("debug", AutonomyLevel.OBSERVE, "root", Role.ADMIN, "look only", NOW)
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner(), "run")
+    case = world.store.knowledge.investigation(case_id)
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert "may only observe" in case.statement
+    assert world.executed == {}

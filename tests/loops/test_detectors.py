@@ -195,3 +195,11 @@ def test_findings_that_began_together_are_one_case() -> None:
     assert groups[0][0].kind == "over_balance"
     assert len(groups[0]) > 1
     assert CUTS[1] == 110
+
+
+def test_a_faint_finding_does_not_lead_beside_a_clear_one() -> None:
+    """Gains that drift a little while the router runs away: the router is what the case is about."""
+    view = run_view(2, HEALTHY, INNOCENT, replace(INNOCENT, router_lr=5e-2, norm_decay=0.04))
+    found = findings(view)
+    assert {"trend", "level_shift"} <= {f.kind for f in found}
+    assert "router" in found[0].series[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from context_store import Store
 from context_store.records import (
+    Amount,
     Anomaly,
     Diagnostic,
     NegativeResult,
@@ -120,7 +121,7 @@ def _store_finding(store: Store, case_id: str, run_id: str) -> None:
         )
     )  # fmt: skip
     store.knowledge.open_investigation(case_id, run_id, [anomaly.id], f"Layers 1 and 3 depart ({case_id})", NOW)
-    store.budgets.open(case_id, cpu_s=600, reruns=12)
+    store.budgets.open(case_id, Amount(cpu_s=600, reruns=12))
     suspects = (
         (
             "code",

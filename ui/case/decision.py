@@ -50,7 +50,8 @@ def show_form(proposal: Proposal, principal: Principal) -> None:
             "a reviewer.</p></div>"
         )
         return
-    with st.form(f"decide:{proposal.id}", border=True):
+    # Without `enter_to_submit=False`, Ctrl+Enter in the comment would press the first button: Approve.
+    with st.form(f"decide:{proposal.id}", border=True, enter_to_submit=False):
         comment_key = f"comment:{proposal.id}"
         st.text_area("Comment (kept with the decision)", key=comment_key, height=80, placeholder="Why?")
         approve, reject, note = st.columns([1, 1, 4], vertical_alignment="center")

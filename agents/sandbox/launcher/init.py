@@ -18,7 +18,6 @@ Process 1 ends when the command ends, and with it the kernel kills every process
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import resource
@@ -40,7 +39,8 @@ NAMESPACES = (
 )  # fmt: skip
 _CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # the interpreter ignores them
 _MAX_PENDING = 4096  # queued signals and timers
-_NOT_FOUND, _NOT_EXECUTABLE = 127 << 8, 126 << 8  # as wait statuses
+_STARTER = ("/usr/bin/nice", "-n", "0", "--")  # of the sandbox's own tree; changes nothing, and starts what follows
+_NOT_EXECUTABLE = 126 << 8  # as a wait status
 READY, FAILED, ENDED, GO = b"ready", b"failed", b"ended", b"go"
 _LIMIT_FOR_NO_CORE = 1  # with 1 the kernel starts no core-dump program either; with 0 it would
 
@@ -97,10 +97,11 @@ def run(job: Job, streams: Streams, trees: list[rootfs.Tree] | None, plan: Plan)
     _run_steps(channel, steps)
     socket.send_fds(channel, [READY], proc)
     os.close(proc[0])
+    standard = [_lowest(descriptor) for descriptor in streams.descriptors[:3]]
     _set_limits(job, own_processes=1 + len(listener))
     if listener:
         forward.start(listener[0], rootfs.PROXY_SOCKET)
-    status = _run_command(job, streams)
+    status = _run_command(job, standard)
     channel.send(ENDED + b" %d" % status)
     os._exit(0)
 
@@ -157,23 +158,26 @@ def _confine(filter_program: bytes) -> None:
     kernel.install_filter(filter_program)
 
 
-def _run_command(job: Job, streams: Streams) -> int:
+def _run_command(job: Job, standard: Sequence[int]) -> int:
     """The command's wait status, or what a shell would make of one that cannot start, said on stderr.
+
+    This process runs an interpreter that lies outside. While a process starts a program, /proc/self/exe is still its
+    own, and a command may name that: as the program, after "#!" or as an ELF interpreter. So this process itself starts
+    only a program of the sandbox's read-only tree, and that one the command.
 
     Spawned, not forked: the interpreter's memory is not copied. It has only the three standard streams open, and
     inherits its limits from this process, which reaps every orphan of the namespace until the command ends.
     """
     os.umask(0o022)
-    standard = streams.descriptors[:3]
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(standard)]
     try:
-        program = _program(job.argv[0], job.env["PATH"])
         command = os.posix_spawn(
-            program, job.argv, job.env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_CHANGED_SIGNALS
-        )
+            _STARTER[0], [*_STARTER, *job.argv], job.env,
+            file_actions=actions, setsid=True, setsigmask=(), setsigdef=_CHANGED_SIGNALS,
+        )  # fmt: skip
     except OSError as error:
-        os.write(streams.stderr, os.fsencode(f"{job.argv[0]}: {error.strerror}\n"))
-        return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
+        os.write(standard[2], os.fsencode(f"{job.argv[0]}: {error.strerror}\n"))
+        return _NOT_EXECUTABLE
     for descriptor in standard:
         os.close(descriptor)
     while True:
@@ -182,13 +186,11 @@ def _run_command(job: Job, streams: Streams) -> int:
             return status
 
 
-def _program(name: str, search_path: str) -> str:
-    """Where the command's program is; a name that is nowhere is left to fail."""
-    if "/" not in name:
-        for folder in search_path.split(":"):
-            if os.access(f"{folder}/{name}", os.X_OK):
-                return f"{folder}/{name}"
-    return name
+def _lowest(descriptor: int) -> int:
+    """Gives a descriptor the lowest free number: the command's limit of open files holds for the number too."""
+    lowest = os.dup(descriptor)
+    os.close(descriptor)
+    return lowest
 
 
 def _set_limits(job: Job, own_processes: int) -> None:

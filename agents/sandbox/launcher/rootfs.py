@@ -3,7 +3,7 @@
 Read-only: /usr (and /bin, /lib ... as the host has them), a few files of /etc, the mounts asked for, and the root
 itself. Writable: /workspace (an overlay whose changes go to the workspace's own layer), /tmp and /dev/shm (in memory,
 limited, gone afterwards). /proc shows the sandbox's own processes and cannot be written. There is no /sys, no /home,
-no /root, no /run, no device but null, zero, full, random and urandom.
+no /root, no /run, no device but null, zero (to read from), full, random and urandom.
 """
 
 # ruff: noqa: S108
@@ -20,7 +20,9 @@ from agents.sandbox.launcher.wire import Bounds, Job
 NEW_ROOT = "/tmp"  # covered by a file system of our own, in our own mount namespace
 PROXY_SOCKET = "/run/egress.sock"
 WORKSPACE = "/workspace"
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+# A shared mapping of /dev/zero is memory that belongs to no process. /dev/full reads as zeros too, and has no mapping.
+_DEVICES = {"null": "null", "zero": "full", "full": "full", "random": "random", "urandom": "urandom"}
+_BYTES_PER_SCRATCH_FILE = 4096
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mono", "protocols", "services",
@@ -53,7 +55,7 @@ def system_mounts() -> tuple[tuple[str, str], ...]:
     pairs = [(path, path) for path in _SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
     names = list(_SETTINGS) + [name for name in sorted(os.listdir("/etc")) if name.startswith(_JAVA_SETTINGS)]
     pairs += [(f"/etc/{name}", f"/etc/{name}") for name in names if os.path.exists(f"/etc/{name}")]
-    pairs += [(f"/dev/{name}", f"/dev/{name}") for name in _DEVICES]
+    pairs += [(f"/dev/{source}", f"/dev/{name}") for name, source in _DEVICES.items()]
     return tuple(pairs)
 
 
@@ -91,7 +93,8 @@ def build(links: Iterable[tuple[str, str]], layers: str, bounds: Bounds) -> None
     for name in ("workspace", "proc", "tmp", "etc", "dev", "dev/shm", "run"):
         os.mkdir(f"{NEW_ROOT}/{name}")
     kernel.mount("overlay", NEW_ROOT + WORKSPACE, "overlay", quiet, layers)
-    scratch = f"size={bounds.scratch_bytes},nr_inodes={bounds.files},mode=1777"
+    num_files = min(bounds.files, 1 + bounds.scratch_bytes // _BYTES_PER_SCRATCH_FILE)  # the folder itself is one
+    scratch = f"size={bounds.scratch_bytes},nr_inodes={num_files},mode=1777"
     kernel.mount("tmpfs", f"{NEW_ROOT}/tmp", "tmpfs", quiet, scratch)
     kernel.mount("tmpfs", f"{NEW_ROOT}/dev/shm", "tmpfs", quiet, scratch)
     for path, to in links:

@@ -3,8 +3,11 @@
 Everything else is allowed: the namespaces, not this list, are the wall. The list takes away what reaches the kernel
 through rarely used doors, what could build new namespaces inside (and so regain capabilities), what namespaces do not
 cover (vsock, keyrings, the clock), and memory that belongs to no process and so counts nowhere against the limit
-(memory files, System V memory, queues and semaphores, extended attributes of files in memory, what was swapped out at
-the command's own wish). Asking for larger socket buffers has no effect, for the same reason.
+(memory files, System V memory, queues and semaphores, queues of asynchronous reads, extended attributes of files in
+memory, what was swapped out at the command's own wish; and, where no control group counts it, anonymous memory shared
+between processes, which stays when its mapping goes). Asking for larger socket buffers has no effect, for the same
+reason. Preallocating disk space is refused, since it fills a disk faster than anybody can count; the C library then
+writes instead. Files of the host that are seen inside cannot be watched (inotify and its elders) or leased.
 """
 
 from __future__ import annotations
@@ -50,20 +53,25 @@ _NOT_PERMITTED: dict[str, tuple[int | None, int | None]] = {
 # Answered as if the kernel lacked them. After this answer the C library falls back from clone3 to clone, whose flags a
 # filter can read.
 _NOT_THERE: dict[str, tuple[int | None, int | None]] = {
-    "clone3": (435, 435), "memfd_create": (319, 279), "msgget": (68, 186), "semget": (64, 190), "shmget": (29, 194),
+    "clone3": (435, 435), "inotify_init": (253, None), "inotify_init1": (294, 26), "io_setup": (206, 0),
+    "memfd_create": (319, 279), "msgget": (68, 186), "semget": (64, 190), "shmget": (29, 194),
 }  # fmt: skip
-# Answered as if no file system had extended attributes.
+# Answered as if no file system had extended attributes, or space to set aside.
 _NOT_SUPPORTED: dict[str, tuple[int | None, int | None]] = {
-    "fsetxattr": (190, 7), "lsetxattr": (189, 6), "setxattr": (188, 5), "setxattrat": (463, 463),
+    "fallocate": (285, 47), "fsetxattr": (190, 7), "lsetxattr": (189, 6), "setxattr": (188, 5),
+    "setxattrat": (463, 463),
 }  # fmt: skip
-_CLONE, _IOCTL, _MADVISE, _SETSOCKOPT = (56, 220), (16, 29), (28, 233), (54, 208)
-_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
+_CLONE, _FCNTL, _IOCTL, _MADVISE, _MMAP = (56, 220), (72, 25), (16, 29), (28, 233), (9, 222)
+_SETSOCKOPT, _SOCKET, _SOCKETPAIR = (54, 208), (41, 198), (53, 199)
 _NEW_NAMESPACE = (
     kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
 )  # fmt: skip
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_PREALLOCATION = (0x40305828, 0x4030582A, 0x40305839)  # FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE
 _MADV_PAGEOUT = 21
+_FILE_NOTICES = (1024, 1026, 1040)  # F_SETLEASE, F_NOTIFY, F_SETDELEG
+_MAP_SHARED, _MAP_ANONYMOUS = 0x1, 0x20  # the first is also a bit of MAP_SHARED_VALIDATE, and of no other type
 _SOL_SOCKET, _BUFFER_SIZES = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _INTERNET = (0, 1, 6, 17, 58)  # default, ICMP, TCP, UDP, ICMPv6
@@ -97,8 +105,19 @@ def _clone_block() -> bytes:
     return _argument(0) + _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACE, 0, 1) + _answer(errno.EPERM) + _ALLOWED
 
 
+def _fcntl_block() -> bytes:
+    return _argument(1) + _one_of(_FILE_NOTICES, _answer(errno.EINVAL), _ALLOWED)
+
+
+def _mmap_block() -> bytes:
+    """No anonymous memory that is shared."""
+    is_shared = _instruction(_JUMP_ANY_BIT, _MAP_SHARED, 0, 1) + _answer(errno.EPERM)
+    return _argument(3) + _instruction(_JUMP_ANY_BIT, _MAP_ANONYMOUS, 0, 2) + is_shared + _ALLOWED
+
+
 def _ioctl_block() -> bytes:
-    return _argument(1) + _one_of(_TERMINAL_INPUT, _answer(errno.EPERM), _ALLOWED)
+    preallocation = _one_of(_PREALLOCATION, _answer(errno.EOPNOTSUPP), _ALLOWED)
+    return _argument(1) + _one_of(_TERMINAL_INPUT, _answer(errno.EPERM), preallocation)
 
 
 def _madvise_block() -> bytes:
@@ -123,8 +142,11 @@ def supported() -> bool:
     return platform.machine() in _ARCHITECTURES
 
 
-def program() -> bytes:
-    """The filter for this machine's architecture. Raises KeyError where `supported` is false."""
+def program(*, memory_is_bounded: bool) -> bytes:
+    """The filter for this machine's architecture. Raises KeyError where `supported` is false.
+
+    `memory_is_bounded`: a control group counts all memory of the command, also that which is shared.
+    """
     machine = platform.machine()
     column = _COLUMN[machine]
     kill = _instruction(_RETURN, _KILL)
@@ -140,8 +162,9 @@ def program() -> bytes:
         calls = (numbers[column] for numbers in table.values())
         parts.extend(_if_equal(call, _answer(number)) for call in calls if call is not None)
     blocks = (
-        (_CLONE, _clone_block()), (_IOCTL, _ioctl_block()), (_MADVISE, _madvise_block()),
+        (_CLONE, _clone_block()), (_FCNTL, _fcntl_block()), (_IOCTL, _ioctl_block()), (_MADVISE, _madvise_block()),
         (_SETSOCKOPT, _setsockopt_block()), (_SOCKET, _socket_block()), (_SOCKETPAIR, _socket_block()),
+        *(() if memory_is_bounded else ((_MMAP, _mmap_block()),)),
     )  # fmt: skip
     parts.extend(_if_equal(call[column], block) for call, block in blocks)
     parts.append(_ALLOWED)

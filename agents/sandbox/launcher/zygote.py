@@ -42,11 +42,13 @@ def main() -> None:
         os.setgroups([])  # a sandbox cannot give them up itself
     kernel.adopt_orphans()
     parent = cgroups.open_parent(group)
-    plan = init.Plan(mounts=rootfs.system_mounts(), links=rootfs.system_links(), filter=seccomp.program())
+    memory_is_bounded = parent is not None and parent.bounds_memory
+    filter_program = seccomp.program(memory_is_bounded=memory_is_bounded)
+    plan = init.Plan(mounts=rootfs.system_mounts(), links=rootfs.system_links(), filter=filter_program)
     gc.collect()
     gc.freeze()
     gc.disable()
-    control.send(HELLO + b" " + (b"pids,memory" if parent and parent.bounds_memory else b"pids" if parent else b""))
+    control.send(HELLO + b" " + (b"pids,memory" if memory_is_bounded else b"pids" if parent else b""))
     crew = Crew(control=control, parent=parent, plan=plan)
     crew.work_until_closed()
     crew.end()

@@ -21,6 +21,12 @@ for path in (
     "/secret#/ok/",
     "/./ok/../secret",
     "/ok/\t/secret",
+    "/ok/%c0%ae%c0%ae/secret",
+    "/ok/%25c0%25ae%25c0%25ae/secret",
+    "/ok/%u002e%u002e/secret",
+    "/ok/.%00./secret",
+    "/ok/.%0d./secret",
+    "/ok/%ef%bc%8e%ef%bc%8e/secret",
 ):
     item = socket.create_connection(("127.0.0.1", 3128), timeout=2)
     item.sendall(f"GET http://localhost:{WEB_PORT}{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

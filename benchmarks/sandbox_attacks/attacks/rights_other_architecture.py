@@ -9,7 +9,7 @@ if os.fork() == 0:
     os._exit(0)
 attempt(os.wait)
 if os.fork() == 0:
-    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(
         b"\xb8\x36\x01\x00\x00\xbb\x00\x00\x00\x10\xcd\x80\xc3"
     )  # mov eax,310 (unshare); mov ebx,NEWUSER; int 0x80

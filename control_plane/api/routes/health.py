@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import APIRouter
 
 from context_store import Store
-from context_store.records import Run
+from context_store.records import Policy, Run
 from contracts.enums import InvestigationState, ProposalState, RunRole, RunState
 from control_plane.api.access import PrincipalDep, StoreDep
 from control_plane.api.answer import Answer
@@ -18,21 +18,29 @@ _RECENT = 50
 
 @router.get("/health")
 def health(store: StoreDep, principal: PrincipalDep) -> Answer:
-    """`ok` is false while an anomaly is open or a person is needed; `needs_you` counts open proposals."""
+    """`ok` is false while an anomaly is open, a person is needed, all is halted, or the last training failed and none
+    runs; `needs_you`: open proposals.
+    """
+    halted = store.policies.halted()
     needs_you = len(store.proposals.list(state=ProposalState.OPEN))
     trainings = store.runs.list(role=RunRole.TRAINING, limit=_RECENT)
     running = [run for run in trainings if run.state == RunState.RUNNING]
     open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
     return Answer(
         {
-            "ok": not (needs_you or open_cases),
-            "sentence": _sentence(store, needs_you, trainings, running),
+            "ok": not (needs_you or open_cases or halted or _has_failed(trainings, running)),
+            "sentence": _halted(halted) if halted else _sentence(store, needs_you, trainings, running),
+            "halted": halted,
             "needs_you": needs_you,
             "running": running,
             "version": version("lathe"),
             "principal": principal,
         }
     )
+
+
+def _halted(policy: Policy) -> str:
+    return f"Halted by {policy.set_by}: {policy.reason}. Nothing is begun until: lathe policy resume"
 
 
 def _sentence(store: Store, needs_you: int, trainings: list[Run], running: list[Run]) -> str:
@@ -49,5 +57,10 @@ def _sentence(store: Store, needs_you: int, trainings: list[Run], running: list[
         return f"Training goes on and nothing is wrong: {names}"
     if not trainings:
         return "No training yet. Begin one with: lathe train PROJECT"
-    failed = trainings[0].state == RunState.FAILED
-    return f"The last training failed: {trainings[0].message}" if failed else "Nothing runs, and nothing waits for you."
+    if _has_failed(trainings, running):
+        return f"The last training failed: {trainings[0].message}"
+    return "Nothing runs, and nothing waits for you."
+
+
+def _has_failed(trainings: list[Run], running: list[Run]) -> bool:
+    return bool(trainings) and not running and trainings[0].state == RunState.FAILED

@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from context_store import Store
 from contracts.enums import ProposalState
 from control_plane.api.access import ClockDep, ReviewerDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.revisions import Changes, revise
 
 router = APIRouter(prefix="/proposals", tags=["proposals"])
 
@@ -23,6 +25,12 @@ class Decision(BaseModel):
     bound_hash: str
 
 
+class Edit(Decision):
+    """What is to be otherwise, in the payload of the proposal that the person saw."""
+
+    changes: Changes
+
+
 @router.get("")
 def proposals(store: StoreDep, state: ProposalState | None = None) -> Answer:
     """Oldest first."""
@@ -31,17 +39,17 @@ def proposals(store: StoreDep, state: ProposalState | None = None) -> Answer:
 
 @router.get("/{proposal_id}")
 def proposal(store: StoreDep, proposal_id: str) -> Answer:
-    """The exact diff, what it binds and who decided."""
-    return Answer({"proposal": store.proposals.get(proposal_id)})
+    """The exact diff, what an approval of it binds, who decided, and how many reviewers it needs."""
+    return Answer(_shown(store, proposal_id))
 
 
 @router.post("/{proposal_id}/approve")
 def approve(store: StoreDep, clock: ClockDep, principal: ReviewerDep, proposal_id: str, decision: Decision) -> Answer:
-    """Allow exactly this proposal, once."""
+    """Allow exactly this proposal, once. Where two reviewers are needed it stays open after the first."""
     approval = store.proposals.approve(
         proposal_id, principal.name, principal.role, decision.comment, clock(), bound_hash=decision.bound_hash
     )
-    return Answer({"approval": approval, "proposal": store.proposals.get(proposal_id)})
+    return Answer({"approval": approval, **_shown(store, proposal_id)})
 
 
 @router.post("/{proposal_id}/reject")
@@ -51,3 +59,30 @@ def reject(store: StoreDep, clock: ClockDep, principal: ReviewerDep, proposal_id
         proposal_id, principal.name, principal.role, decision.comment, clock(), bound_hash=decision.bound_hash
     )
     return Answer({"proposal": rejected})
+
+
+@router.post("/{proposal_id}/ask-changes")
+def ask_changes(
+    store: StoreDep, clock: ClockDep, principal: ReviewerDep, proposal_id: str, decision: Decision
+) -> Answer:
+    """Send it back; the comment, which is needed, says what should be otherwise, and the case stores it."""
+    asked = store.proposals.ask_changes(
+        proposal_id, principal.name, principal.role, decision.comment, clock(), bound_hash=decision.bound_hash
+    )
+    return Answer({"proposal": asked})
+
+
+@router.post("/{proposal_id}/edit")
+def edit(store: StoreDep, clock: ClockDep, principal: ReviewerDep, proposal_id: str, wish: Edit) -> Answer:
+    """Make a new proposal, with its diff computed anew, that takes the place of this one and waits for approval."""
+    made = revise(store, proposal_id, wish.changes, principal, wish.comment, clock(), wish.bound_hash)
+    return Answer(_shown(store, made.id))
+
+
+def _shown(store: Store, proposal_id: str) -> dict[str, object]:
+    found = store.proposals.get(proposal_id)
+    return {
+        "proposal": found,
+        "approvals": store.proposals.approvals(proposal_id),
+        "reviewers_needed": store.policies.reviewers_needed(found.kind),
+    }

@@ -15,8 +15,10 @@ from benchmarks.sandbox_attacks.world import Case, World
 
 ATTACKS = {attack.path.stem: attack for attack in read_attacks([OWN_ATTACKS])}
 QUICK = (
-    "evaluator_write", "file_read_direct", "file_overlay_attributes", "leave_daemon", "link_chain", "link_long_chain",
-    "memory_semaphores", "memory_stdin_attributes", "net_tcp", "rights_user_namespace", "signal_outside",
+    "disk_preallocated", "evaluator_write", "file_read_direct", "file_overlay_attributes", "file_watch_host",
+    "leave_daemon", "link_chain", "link_long_chain", "link_return", "memory_asynchronous_reads", "memory_dev_zero",
+    "memory_semaphores", "memory_shared_forgotten", "memory_shared_unmapped", "memory_stdin_attributes", "net_tcp",
+    "program_of_launcher", "proxy_overrides", "proxy_paths", "rights_user_namespace", "signal_outside",
 )  # fmt: skip
 
 
@@ -46,16 +48,19 @@ def test_the_judge_sees_what_escapes_without_isolation(work: Path) -> None:
 
 
 def test_the_judge_counts_and_reads(work: Path) -> None:
-    """What no harmless attack can show: excess of memory, disk and processes, and secrets in other clothes."""
+    """What no harmless attack can show: excess of each kind, and secrets in other clothes."""
     folder = work / "world"
     folder.mkdir()
     world = World(folder, os.geteuid())
     calm = Peak(processes=20, memory_bytes=100 << 20)
-    wild = Peak(processes=500, memory_bytes=4 << 30, kernel_bytes=4 << 30, disk_bytes=4 << 30)
+    wild = Peak(
+        processes=500, memory_bytes=4 << 30, kernel_bytes=4 << 30, shared_bytes=4 << 30, disk_bytes=4 << 30,
+        asynchronous_reads=1 << 14, outside_programs=1,
+    )  # fmt: skip
     secret = world.secrets[0]
     try:
         for peak, texts, expected in (
-            (calm, [b"nothing"], 0), (wild, [b"nothing"], 4), (calm, [secret.hex().encode()], 1),
+            (calm, [b"nothing"], 0), (wild, [b"nothing"], 7), (calm, [secret.hex().encode()], 1),
             (calm, [b"x" + base64.b64encode(secret)], 1), (calm, [secret[::-1]], 1),
         ):  # fmt: skip
             seen = world.judge(Case(token="no-token", results=[], texts=texts, problems=[], peak=peak))

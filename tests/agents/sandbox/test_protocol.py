@@ -101,10 +101,12 @@ def test_export_takes_files_and_inner_links_and_nothing_that_leads_outside(
     script = """
         ln -s /etc/shadow absolute; ln -s ../../etc/shadow climbing; mkfifo pipe
         mkdir -p d1/d2; ln -s ../.. d1/d2/up; ln -s d1/d2/up/../secret fooling; cp /bin/true suid; chmod 6755 suid
+        ln -s ../out/b.txt return; ln -s d2/up/../out/b.txt d1/return; ln -s loop loop; ln -s d1/d2/up/b.txt good
     """
     sh(either, workspace, script)
     exported = workspace.export(tmp_path / "out")
-    assert exported.skipped == ("absolute", "climbing", "fooling", "pipe")
+    assert exported.skipped == ("absolute", "climbing", "d1/return", "fooling", "loop", "pipe", "return")
+    assert (tmp_path / "out" / "good").read_text() == "b"
     assert (tmp_path / "out" / "link").read_text() == "b"
     assert (tmp_path / "out" / "src" / "a.txt").read_text() == "a"
     assert not (tmp_path / "out" / "suid").stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
@@ -183,12 +185,27 @@ def test_a_busy_or_discarded_workspace_says_so(either: Sandbox) -> None:
         either.run(workspace, Command(argv=("true",)))
 
 
+def test_what_cannot_be_copied_is_said(either: Sandbox, sandbox_root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="holds the sandbox's own folder"):
+        either.create(sandbox_root)
+    (tmp_path / "link").symlink_to(sandbox_root)
+    with pytest.raises(UserInputError, match="holds the sandbox's own folder"):
+        either.create(tmp_path / "link")
+    with pytest.raises(UserInputError, match="cannot be"):
+        either.create(Path("/proc/self"))
+
+
 def test_what_makes_no_sense_is_refused_with_a_remedy(either: Sandbox, tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="not a folder"):
         either.create(tmp_path / "missing")
     for limits in ({"wall_s": 0}, {"wall_s": float("inf")}, {"cpu_s": 1.5}, {"memory_bytes": 1 << 70}):
         with pytest.raises(UserInputError, match="cannot be"):
             Limits(**limits)
+    with pytest.raises(UserInputError, match="open_files cannot be 1: no program could start"):
+        Limits(open_files=1)
+    for source, target in ((Path("a\0b"), ""), (Path("a"), "/inputs/a\0b"), (Path("a"), "/inputs/\ud800")):
+        with pytest.raises(UserInputError, match="no path holds a NUL"):
+            Mount(source=source, target=target)
     for argv in ((), ("",), ("a\0b",), ("a", "\ud800")):
         with pytest.raises(UserInputError, match="the command is empty"):
             Command(argv=argv)

@@ -8,6 +8,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,13 +205,32 @@ def test_headers_that_may_carry_credentials_are_dropped_by_any_name() -> None:
     assert [line.partition(":")[0] for line in head.splitlines()[3:-1]] == list(kept)
 
 
-@pytest.mark.parametrize("path", ["/ok/%2e%2e/x", "/ok/%25252e%25252e/x", "/ok/" + "%" + "25" * 12 + "2e/x", "/other"])
+def test_headers_that_override_the_request_are_dropped() -> None:
+    names = (
+        "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL",
+        "X-Forwarded-Host", "X-Forwarded-For", "Forwarded", "X-Host", "X-Real-IP", "Via",
+    )  # fmt: skip
+    lines = "".join(f"{name}: v\r\n" for name in (*names, "Origin"))
+    head = request_of(f"GET http://a/ HTTP/1.1\r\n{lines}\r\n".encode())[4].decode()
+    assert [line.partition(":")[0] for line in head.splitlines()[3:-1]] == ["Origin"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ok/%2e%2e/x", "/ok/%25252e%25252e/x", "/ok/" + "%" + "25" * 12 + "2e/x", "/other", "/ok/%c0%ae%c0%ae/x",
+        "/ok/%25c0%25ae/x", "/ok/%u002e%u002e/x", "/ok/.%00./x", "/ok/x%00", "/ok/%0d%0aX:y",
+        "/ok/%ef%bc%8e%ef%bc%8e/x",
+    ],
+)  # fmt: skip
 def test_a_path_is_judged_as_any_server_may_read_it(path: str) -> None:
     left, right = socket.socketpair()
     with left, right:
         left.sendall(f"GET http://a{path} HTTP/1.1\r\n\r\n".encode())
         request = read_request(right)
-    assert not EgressRule(host="a", port=80, methods=("GET",), path_prefix="/ok/").allows(request)
+    rule = EgressRule(host="a", port=80, methods=("GET",), path_prefix="/ok/")
+    assert not rule.allows(request)
+    assert rule.allows(replace(request, path="/ok/caf%c3%a9/100%25?x=../%00"))
 
 
 def test_rules_and_sockets_that_cannot_work_are_refused(folder: Path) -> None:

@@ -1,0 +1,30 @@
+"""Talking about trainings: every statement cites evidence of the store, or says that the store does not know.
+
+retrieval   without a model: recognised questions
+graph       with a model: tools, then every claim checked
+chat        `Chat`, which uses one or both and keeps threads
+"""
+
+from agents.chat.answer import RULES, Answer, Card, CardKind, Statement
+from agents.chat.chat import Answers, Chat
+from agents.chat.graph import ChatLimits, ModelChat
+from agents.chat.places import ChatContext
+from agents.chat.retrieval import Retrieval
+from agents.chat.threads import Exchange, FileThreads, Threads
+
+__all__ = [
+    "RULES",
+    "Answer",
+    "Answers",
+    "Card",
+    "CardKind",
+    "Chat",
+    "ChatContext",
+    "ChatLimits",
+    "Exchange",
+    "FileThreads",
+    "ModelChat",
+    "Retrieval",
+    "Statement",
+    "Threads",
+]

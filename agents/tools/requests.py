@@ -1,0 +1,119 @@
+"""Tools that act: each inserts one request, and a person or a loop decides what becomes of it. None can approve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from pydantic import Field
+
+from agents import evidence
+from agents.tools.protocol import Arguments, Tool, ToolResult, result, row
+from context_store import Store
+from context_store.records import NewProposal
+from contracts.enums import EffectKind
+from contracts.errors import UserInputError
+from contracts.evidence import EvidenceRef
+
+_VALID_S = 7 * 24 * 3600.0
+
+
+class OpensCases(Protocol):
+    """Looks at a run and opens a case for what is wrong; the debug loop does."""
+
+    def __call__(self, run_id: str) -> str | None:
+        """The case's id, None when nothing is wrong. Idempotent. Raises NotFound."""
+        ...
+
+
+class Wish(StrEnum):
+    STOP = "stop"
+    PAUSE = "pause"
+    GO_ON = "go_on"
+    CHECKPOINT = "checkpoint"
+
+
+_KINDS = {
+    Wish.STOP: EffectKind.STOP_RUN,
+    Wish.PAUSE: EffectKind.PAUSE_RUN,
+    Wish.GO_ON: EffectKind.UNPAUSE_RUN,
+    Wish.CHECKPOINT: EffectKind.CHECKPOINT_RUN,
+}
+
+
+class StartInvestigation(Arguments):
+    run_id: str
+
+
+class ProposeRunControl(Arguments):
+    """`evidence`: what the wish rests on, as kind:id#slice; at least one."""
+
+    run_id: str
+    wish: Wish
+    reason: str = Field(min_length=1, max_length=500)
+    evidence: tuple[str, ...] = Field(min_length=1, max_length=8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Where requests are handed in. `actor` is who asked, as the ledger shall name them."""
+
+    open_case: OpensCases
+    actor: str
+    clock: Callable[[], float]
+
+    def tools(self) -> tuple[Tool, ...]:
+        return (
+            Tool(
+                name="start_investigation",
+                description="Ask the debug loop to look into a run. It opens a case when something is wrong.",
+                arguments=StartInvestigation,
+                run=self.start_investigation,
+                acts=True,
+            ),
+            Tool(
+                name="propose_run_control",
+                description="Propose to stop, pause, go on with or checkpoint a run. A person has to approve it.",
+                arguments=ProposeRunControl,
+                run=self.propose_run_control,
+                acts=True,
+            ),
+        )
+
+    def start_investigation(self, store: Store, arguments: StartInvestigation) -> ToolResult:
+        """Raises NotFound for an unknown run."""
+        run = store.runs.get(arguments.run_id)
+        case_id = self.open_case(run.id)
+        if case_id is None:
+            return result([], f"run {run.id} shows nothing wrong, so no case was opened")
+        subject = evidence.case(case_id)
+        store.ledger.append(self.actor, "asked_for_investigation", str(subject), {"run_id": run.id}, (), self.clock())
+        case = store.knowledge.investigation(case_id)
+        return result([row(f"case {case_id} is {case.state}: {case.title}", subject, evidence.run(run.id))], "")
+
+    def propose_run_control(self, store: Store, arguments: ProposeRunControl) -> ToolResult:
+        """Raises NotFound for an unknown run, UserInputError for evidence that is no reference."""
+        run = store.runs.get(arguments.run_id)
+        refs = tuple(EvidenceRef.parse(text) for text in arguments.evidence)
+        if any(ref.kind == "proposal" for ref in refs):
+            raise UserInputError("a proposal is no evidence for a proposal", remedy="cite what was measured")
+        now = self.clock()
+        proposal = store.proposals.put(
+            NewProposal(
+                investigation_id=run.investigation_id,
+                kind=_KINDS[arguments.wish],
+                title=f"{arguments.wish.value.replace('_', ' ')}: run {run.id}",
+                payload={"run_id": run.id},
+                diff="",
+                base_state=f"{run.id} at step {run.last_step}",
+                risk=f"asked for in chat by {self.actor}: {arguments.reason}",
+                verification="the run's state in the store",
+                evidence=refs,
+                expires_at=now + _VALID_S,
+            )
+        )
+        subject = evidence.proposal(proposal.id)
+        store.ledger.append(self.actor, "proposed", str(subject), {"wish": arguments.wish.value}, refs, now)
+        return result([row(f"{proposal.id} waits for a reviewer: {proposal.title}", subject)], "")

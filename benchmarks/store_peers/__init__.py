@@ -1,0 +1,1 @@
+"""What the store is measured against: the same few operations on Lathe, MLflow, Trackio and W&B."""

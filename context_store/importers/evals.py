@@ -1,0 +1,110 @@
+"""Evaluation results with their identity: a score is comparable only with scores of the same identity.
+
+Identity: benchmark, metric, filter, shots, task version or hash, harness version and settings, hashed together. A
+training step is taken only from the path of the evaluated checkpoint; without one a score is a fact and no point of a
+series.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from context_store.importers.items import Columns, Fact, FoundRun, FoundSegment, Items
+from contracts.enums import TimelineKind
+from contracts.events import Scalar
+
+_STEP = re.compile(r"(?:global_?step|checkpoint|step|iter(?:ation)?)[-_]?(\d+)", re.I)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One number. `identity`: everything that has to be equal before two scores may be compared."""
+
+    benchmark: str
+    metric: str
+    value: float
+    stderr: float | None = None
+    num_samples: int | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity_hash(self) -> str:
+        text = json.dumps(
+            {**self.identity, "benchmark": self.benchmark, "metric": self.metric}, sort_keys=True, default=str
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalFile:
+    """The scores of one file. `model`: what was evaluated, as the file says it."""
+
+    path: Path
+    model: str
+    scores: Sequence[Score]
+    config: Mapping[str, Scalar] = field(default_factory=dict)
+    environment: Mapping[str, Scalar] = field(default_factory=dict)
+    at: float = 0.0
+
+
+def items_of(found: EvalFile) -> Items:
+    step = step_of(found.model)
+    if step is None:
+        step = step_of(str(found.path))
+    yield FoundRun(
+        key=f"eval:{found.path.resolve()}",
+        name=found.path.stem,
+        project=found.path.resolve().parent.name,
+        origin=str(found.path),
+    )
+    yield FoundSegment(
+        number=0,
+        start_step=step or 0,
+        config=found.config,
+        environment=found.environment,
+        started_at=found.at,
+    )
+    if step is not None and found.scores:
+        yield Columns(columns=_columns(found.scores, step))
+    yield from _facts(found, step)
+
+
+def step_of(text: str) -> int | None:
+    """The training step that a checkpoint's path names; None without one."""
+    matches = _STEP.findall(text)
+    return int(matches[-1]) if matches else None
+
+
+def _columns(scores: Sequence[Score], step: int) -> dict[str, Any]:
+    found = {}
+    for score in scores:
+        for name, value in ((score.metric, score.value), (f"{score.metric}_stderr", score.stderr)):
+            if value is not None:
+                found[f"{name}/{score.benchmark}"] = (np.array([step], np.int64), np.array([value], np.float64))
+    return found
+
+
+def _facts(found: EvalFile, step: int | None) -> Iterator[Fact]:
+    for score in found.scores:
+        error = f" +- {score.stderr:.4g}" if score.stderr is not None else ""
+        detail = {
+            "benchmark": score.benchmark,
+            "metric": score.metric,
+            "value": score.value,
+            "stderr": score.stderr,
+            "n": score.num_samples,
+            "model": found.model,
+            "step": step,
+            "identity": dict(score.identity),
+            "identity_hash": score.identity_hash,
+        }
+        title = f"{score.benchmark} {score.metric} {score.value:.6g}{error}"
+        yield Fact(step=step or 0, kind=TimelineKind.EVAL, title=title, detail=detail, at=found.at)

@@ -1,0 +1,87 @@
+"""Written-down lessons as JSON lines: ideas that did not work, and incidents with their proven cause or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from context_store.importers.configs import flat
+from context_store.importers.formats import Format, Source, Tree, head
+from context_store.importers.items import Fact, FoundNegative, FoundRun, FoundSegment, Items, Problem
+from context_store.importers.lines import read_lines
+from contracts.enums import TimelineKind
+
+_IDEA, _INCIDENT = {"idea", "outcome", "reason"}, {"symptom", "proven_cause", "cause_kind"}
+_HELD = {"adopted", "kept", "accepted"}
+
+
+def find(tree: Tree) -> list[Source]:
+    return [Source(files=(path,)) for path in tree.files if path.suffix in (".jsonl", ".ndjson") and _is_lessons(path)]
+
+
+def read(source: Source) -> Items:
+    path = source.files[0]
+    yield FoundRun(key=str(path.resolve()), name=path.stem, project=path.resolve().parent.name, origin=str(path))
+    yield FoundSegment(number=0, start_step=0, config={"x_axis": "number of the entry"})
+    number = 0
+    for line in read_lines(path, growing=source.growing):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        if not line.text.strip():
+            continue
+        try:
+            row = json.loads(line.text)
+            number += 1
+            yield from _idea(row, number) if row.keys() >= _IDEA else _incident(row, number)
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            yield Problem(file=str(path), position=f"line {line.number}", what=f"no lesson: {error}"[:300])
+
+
+def _is_lessons(path: Path) -> bool:
+    first = head(path).partition(b"\n")[0]
+    try:
+        row = json.loads(first)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and (row.keys() >= _IDEA or row.keys() >= _INCIDENT)
+
+
+def _idea(row: Mapping[str, Any], number: int) -> Items:
+    fact = Fact(step=number, kind=TimelineKind.NOTE, title=f"{row.get('id', number)}: {row['idea']}", detail=dict(row))
+    if str(row["outcome"]).lower() in _HELD:
+        yield fact
+        return
+    known = {key: row[key] for key in ("id", "date", "scale", "comparability_era", "numbers") if key in row}
+    yield FoundNegative(
+        fact=fact,
+        claim=str(row["idea"]),
+        intervention=str(row["idea"]),
+        observed=json.dumps(row.get("numbers", {}), ensure_ascii=False) + f"; {row['outcome']}",
+        reason_class=f"{row['outcome']}: {row.get('decided_by', '')}".strip(": "),
+        reason=str(row["reason"]),
+        reopen_if=str(row.get("revisit_if") or ""),
+        context=flat(known),
+    )
+
+
+def _incident(row: Mapping[str, Any], number: int) -> Items:
+    """The incident as a note; what was tried against it in vain as negative results."""
+    title = f"incident {row.get('id', number)}: {row['symptom']}"
+    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=dict(row))
+    yield fact
+    for tried in row.get("negative_results", []):
+        yield FoundNegative(
+            fact=fact,
+            claim=f"{tried['tried']} explains or repairs: {row['symptom']}",
+            intervention=str(tried["tried"]),
+            observed=str(tried["why_it_failed"]),
+            reason_class="did_not_help",
+            reason=str(tried["why_it_failed"]),
+            context={"incident": str(row.get("id", number)), "cause_kind": str(row["cause_kind"])},
+        )
+
+
+FORMAT = Format(name="written lessons", find=find, read=read)

@@ -1,0 +1,154 @@
+"""Exact numbers for programs (clients/lathe_read): numpy archives, configuration, comparison of two segments."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from numpy.typing import NDArray
+
+from context_store.records import SeriesMatrix
+from contracts.errors import UserInputError
+from control_plane.api.access import StoreDep
+from control_plane.api.answer import Answer
+from control_plane.comparison import compare, find_segment
+
+router = APIRouter(tags=["read"])
+_MAX_NAMES = 20_000
+_MAX_CELLS = 16_000_000
+_SMALLER = "ask for fewer series, or for fewer steps with lo and hi"
+Step = Annotated[int | None, Query(ge=-(2**63), lt=2**63)]
+
+
+@router.get("/runs/{run_id}/history", response_class=Response)
+def history(
+    store: StoreDep,
+    run_id: str,
+    name: str,
+    lo: Step = None,
+    hi: Step = None,
+    view: Literal["canonical", "full"] = "canonical",
+) -> Response:
+    """Every point of one series, bit for bit: an .npz with `steps`, `values`, `segments`."""
+    store.runs.get(run_id)
+    found = store.series.read(run_id, name, lo, hi, view)
+    return _npz(steps=found.steps, values=found.values, segments=found.segments)
+
+
+@router.get("/runs/{run_id}/matrix", response_class=Response)
+def matrix(
+    store: StoreDep, run_id: str, name: Annotated[list[str], Query(min_length=1)], lo: Step = None, hi: Step = None
+) -> Response:
+    """Canonical values of the named series: an .npz with `names` [N], `steps` [S], `values`, `present` [N, S]."""
+    store.runs.get(run_id)
+    _require_few(len(name))
+    return _npz(**_matrix(store.series.matrix(run_id, name, lo, hi)))
+
+
+@router.get("/runs/{run_id}/across", response_class=Response)
+def across(
+    store: StoreDep,
+    run_id: str,
+    statistic: str,
+    lo: Step = None,
+    hi: Step = None,
+    module: str | None = None,
+    layer: int | None = None,
+    expert: int | None = None,
+    rank: int | None = None,
+) -> Response:
+    """A statistic over all its layers, experts and ranks, or the given ones: as `matrix`, and `layers`, ... [N].
+
+    Of `layers`, `experts` and `ranks`, -1 means that the name has none.
+    """
+    store.runs.get(run_id)
+    _require_few(len(store.series.names(run_id, statistic=statistic)))
+    where = {"layer": layer, "expert": expert, "rank": rank}
+    found = store.series.across(run_id, statistic, lo, hi, module=module, **where)
+    places = {"layers": _numbers(found.layers), "experts": _numbers(found.experts), "ranks": _numbers(found.ranks)}
+    return _npz(**_matrix(found), modules=np.array(found.modules, dtype=np.str_), **places)
+
+
+@router.get("/runs/{run_id}/around", response_class=Response)
+def around(
+    store: StoreDep,
+    run_id: str,
+    name: Annotated[list[str], Query(min_length=1)],
+    step: Annotated[list[int], Query(min_length=1, max_length=1000)],
+    before: Annotated[int, Query(ge=0, le=100_000)] = 50,
+    after: Annotated[int, Query(ge=0, le=100_000)] = 50,
+) -> Response:
+    """Series around changes on one axis: `names` [N], `steps` [C], `offsets` [W], `values`, `present` [C, N, W]."""
+    store.runs.get(run_id)
+    if len(name) * len(step) * (before + after + 1) > _MAX_CELLS:
+        raise UserInputError(f"more than {_MAX_CELLS} values", remedy=_SMALLER)
+    found = store.series.around(run_id, name, step, before, after)
+    names = np.array(found.names, dtype=np.str_)
+    return _npz(names=names, steps=found.steps, offsets=found.offsets, values=found.values, present=found.present)
+
+
+@router.get("/runs/{run_id}/non-finite")
+def non_finite(store: StoreDep, run_id: str, statistic: str | None = None) -> Answer:
+    """The first NaN or infinity of each series that has one, earliest first."""
+    store.runs.get(run_id)
+    return Answer({"non_finite": store.series.first_non_finite(run_id, statistic)})
+
+
+@router.get("/run-table")
+def run_table(
+    store: StoreDep,
+    project: str | None = None,
+    metric: Annotated[list[str] | None, Query()] = None,
+    key: Annotated[list[str] | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: str | None = None,
+) -> Answer:
+    """Runs with their latest values and declared configuration; without `metric` or `key`, of all names."""
+    return Answer({"rows": store.runs.table(project, metric, key, limit, before)})
+
+
+@router.get("/runs/{run_id}/config")
+def config(
+    store: StoreDep, run_id: str, segment: Annotated[int | None, Query(ge=0)] = None, step: Step = None
+) -> Answer:
+    """What a segment (default: the newest) declared, and what was really used at `step` (default: at its end)."""
+    run, found = find_segment(store, run_id if segment is None else f"{run_id}#{segment}")
+    return Answer(
+        {
+            "segment": found.number,
+            "declared": store.runs.declared(run.id, found.number),
+            "effective": store.runs.effective(run.id, found.number, step),
+        }
+    )
+
+
+@router.get("/diff")
+def diff(store: StoreDep, before: str, after: str) -> Answer:
+    """Two runs (their newest segments), or segments as RUN#SEGMENT: config, code, data mixture, environment."""
+    return Answer(compare(store, before, after))
+
+
+def _require_few(num_names: int) -> None:
+    if num_names > _MAX_NAMES:
+        raise UserInputError(f"{num_names} series are more than {_MAX_NAMES}", remedy=_SMALLER)
+
+
+def _matrix(found: SeriesMatrix) -> dict[str, NDArray[Any]]:
+    if found.values.size > _MAX_CELLS:
+        raise UserInputError(f"{found.values.size} values are more than {_MAX_CELLS}", remedy=_SMALLER)
+    names = np.array(found.names, dtype=np.str_)
+    return {"names": names, "steps": found.steps, "values": found.values, "present": found.present}
+
+
+def _numbers(found: Sequence[int | None]) -> NDArray[np.int64]:
+    return np.array([-1 if number is None else number for number in found], dtype=np.int64)
+
+
+def _npz(**arrays: NDArray[Any]) -> Response:
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    return Response(packed.getvalue(), media_type="application/x-npz")

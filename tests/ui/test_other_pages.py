@@ -1,0 +1,63 @@
+"""Approvals and memory in a browser, over a real API and store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from case_file import StoredCase, store_case
+from running import RunningLathe
+
+from contracts.enums import ProposalState
+
+Page = Any
+
+
+@pytest.fixture(scope="module")
+def cases(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StoredCase]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {name: store_case(lathe.store, folder, name) for name in ("first", "second")}
+
+
+def test_the_inbox_shows_what_is_bound_and_the_history_what_was_decided(
+    page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]
+) -> None:
+    """Shows R801-2.13: who decided what, when, with which comment."""
+    page.goto(f"{lathe.url}/approvals?token={lathe.reviewer}&proposal={cases['first'].proposal.id}")
+    page.get_by_role("heading", name="Approvals").wait_for()
+    page.get_by_role("heading", name=cases["first"].proposal.title).wait_for()
+    page.get_by_text("All arguments, as they are bound").first.wait_for()
+    page.get_by_label("Comment").first.fill("not today")
+    page.get_by_label("Comment").first.press("Control+Enter")  # must not press the first button, which is Approve
+    page.wait_for_timeout(500)
+    assert lathe.store.proposals.get(cases["first"].proposal.id).state is ProposalState.OPEN
+    page.get_by_role("button", name="Reject").first.click()
+    page.get_by_role("heading", name="Decided").wait_for()
+    page.locator(".lt-table", has_text="not today").wait_for()
+    stored = lathe.store.proposals.get(cases["first"].proposal.id)
+    assert (stored.state, stored.decided_by, stored.comment) == (ProposalState.REJECTED, "ada", "not today")
+    assert lathe.store.proposals.get(cases["second"].proposal.id).state is ProposalState.OPEN
+
+
+def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:
+    """Shows R801-2.5: what was ruled out is found before it is tried again; nothing is stored without evidence."""
+    page.goto(f"{lathe.url}/memory?token={lathe.reviewer}&q=library share")
+    page.locator(".lt-card", has_text="library share").first.wait_for()
+    page.get_by_text("Add one by hand").click()
+    page.get_by_label("Claim: what was believed").fill("weight tying helps small models")
+    page.get_by_label("What was tried").fill("tied embedding and head")
+    page.get_by_label("What was seen").fill("loss 3.2 instead of 0.97")
+    page.get_by_label("Why it does not hold").fill("the run was broken")
+    page.get_by_role("button", name="Store it").click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Evidence, one reference a line").fill("run:run-first")
+    page.get_by_role("button", name="Store it").click()
+    page.get_by_text("It will be found before anybody tries this again").wait_for()
+    (found, _), *_ = lathe.store.negatives.search("weight tying", limit=1)
+    assert (found.actor, found.observed) == ("ada", "loss 3.2 instead of 0.97")
+
+
+def test_a_viewer_may_search_but_not_add(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:
+    page.goto(f"{lathe.url}/memory?token={lathe.viewer}&q=nothing like this at all")
+    page.get_by_text("Nothing is stored about").wait_for()
+    assert page.get_by_text("Add one by hand").count() == 0

@@ -1,0 +1,89 @@
+"""Memory: what was tried and did not work, so that nobody tries it again without knowing; and adding to it by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import streamlit as st
+
+from ui import session
+from ui.case import memory as cards
+from ui.client import ApiError
+from ui.components.markup import words
+from ui.components.messages import show_empty, show_error
+from ui.records import Negative
+
+_ALL = "all reasons"
+_FIELDS = ("claim", "intervention", "expected", "observed", "reason", "reopen_if")
+_LABELS = {
+    "claim": "Claim: what was believed",
+    "intervention": "What was tried",
+    "observed": "What was seen",
+    "reason": "Why it does not hold",
+    "evidence": "Evidence, one reference a line (run:ID, series:RUN/NAME#10..20, commit:HASH)",
+    "reopen_if": "Look again if",
+}
+
+
+def page() -> None:
+    st.html(
+        "<h1 class='lt-page'>Memory</h1>"
+        "<p class='lt-lead'>Negative results: what was ruled out, on which evidence, and what would reopen it.</p>"
+    )
+    question = st.text_input("Search", value=st.query_params.get("q", ""), placeholder="router learning rate")
+    found = session.client().negatives(question)
+    if not found:
+        _show_nothing(question)
+    else:
+        _show_found(found)
+    if session.principal().role != "viewer":
+        _show_form()
+
+
+def _show_nothing(question: str) -> None:
+    if question:
+        show_empty(f"Nothing is stored about “{question}”", "That it is not here does not mean that it was not tried.")
+    else:
+        show_empty("Nothing was ruled out yet", "Every closed case leaves its exclusions here; `lathe demo` shows one.")
+
+
+def _show_found(found: tuple[Negative, ...]) -> None:
+    reasons = sorted({negative.reason_class for negative in found})
+    chosen = st.segmented_control(
+        "Why", [_ALL, *reasons], default=_ALL, format_func=words, label_visibility="collapsed"
+    )
+    shown = [negative for negative in found if chosen in (None, _ALL, negative.reason_class)]
+    st.html('<div class="lt-cards">' + "".join(cards.card(negative) for negative in shown) + "</div>")
+    st.download_button(
+        "Download these as CSV",
+        _as_csv(shown),
+        file_name="negative_results.csv",
+        mime="text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+
+
+def _as_csv(negatives: list[Negative]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*_FIELDS, "reason_class", "evidence", "actor"])
+    for negative in negatives:
+        fields = [getattr(negative, name) for name in _FIELDS]
+        writer.writerow([*fields, negative.reason_class, " ".join(negative.evidence), negative.actor])
+    return out.getvalue()
+
+
+def _show_form() -> None:
+    with st.expander("Add one by hand"), st.form("negative", border=False, clear_on_submit=False):
+        values = {name: st.text_area(label, height=68, key=f"negative:{name}") for name, label in _LABELS.items()}
+        if not st.form_submit_button("Store it", type="primary"):
+            return
+        evidence = [line.strip() for line in values.pop("evidence").splitlines() if line.strip()]
+        try:
+            session.client().add_negative(evidence=evidence, **values)
+        except ApiError as error:
+            show_error(error)
+        else:
+            st.success("Stored. It will be found before anybody tries this again.", icon=":material/check:")
