@@ -174,3 +174,22 @@ def test_a_loss_that_improves_suspiciously(seed: int) -> None:
     values["loss"] = values["loss"] * np.where(STEPS > RESUME, 0.6, 1.0)
     found = findings(resumed(values))
     assert (found[0].kind, found[0].onset[0] <= RESUME + 1 <= found[0].onset[1]) == ("sudden_gain", True)
+
+
+def test_an_evaluation_of_an_empty_slice_is_no_end_of_the_training() -> None:
+    """0/0 where a slice has no token is a measurement; an evaluation that breaks and stays broken is a finding."""
+    every = STEPS % 10 != 0
+    values = log(7) | {"eval_loss/quote": np.where(STEPS % 30 == 0, 2.5, np.nan)}
+    view = make_view("run", STEPS, values)
+    assert findings(replace(view, present={k: ~(every & (k == "eval_loss/quote")) for k in values})) == []
+    values["eval_loss/quote"] = np.where(STEPS > 150, np.nan, 2.5)
+    view = make_view("run", STEPS, values)
+    (found,) = findings(replace(view, present={k: ~(every & (k == "eval_loss/quote")) for k in values}))
+    assert (found.kind, found.onset) == ("non_finite", (160, 160))
+
+
+def test_a_fast_start_that_is_logged_densely_is_no_sudden_gain() -> None:
+    """Every step at first, every tenth later: by its steps the fall is the beginning of the training."""
+    steps = np.concatenate([np.arange(0, 40), np.arange(40, 600, 10)])
+    loss = 1.7 + 3.5 / (1.0 + np.exp((steps - 30.0) / 4.0))
+    assert findings(make_view("run", steps, {"loss": loss})) == []

@@ -11,6 +11,7 @@ from loops.debug.view import RunView
 
 _LOSSES = frozenset({"loss", "lm_loss"})
 _STATE = frozenset({"weight_norm"})  # once a weight is not finite, training is over
+_EVALUATIONS = ("eval", "val")
 _SETTLED = 20  # steps after which a single infinite gradient would be news
 _LASTING = 3  # consecutive non-finite points that make a finding of any statistic
 
@@ -49,11 +50,23 @@ def detect(view: RunView) -> list[Finding]:
     ]
 
 
+def _end_of_evaluation(view: RunView, name: str, bad: np.ndarray) -> int | None:
+    """Where an evaluation that gave values gives none any more. One that has gaps all along measures an empty slice."""
+    logged = np.flatnonzero(view.present[name])
+    flags = bad[logged]
+    last_good = int(np.max(np.flatnonzero(~flags), initial=-1))
+    if last_good + 1 < _LASTING or flags.size - last_good - 1 < _LASTING or flags[: last_good + 1].any():
+        return None
+    return int(view.steps[logged[last_good + 1]])
+
+
 def _first_bad_step(view: RunView, name: str) -> int | None:
     bad = view.present[name] & ~np.isfinite(view.values[name])
     if not bad.any():
         return None
     statistic = SeriesName.parse(name).statistic
+    if statistic.startswith(_EVALUATIONS):
+        return _end_of_evaluation(view, name, bad)
     if statistic in _LOSSES or statistic in _STATE:
         return int(view.steps[np.argmax(bad)])
     logged = np.flatnonzero(view.present[name])

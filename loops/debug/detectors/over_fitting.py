@@ -12,7 +12,7 @@ from loops.debug.measure import Probe, Reading
 from loops.debug.view import RunView
 from loops.statistics.location import difference_sigma, median
 
-_EVALUATION = re.compile(r"^(eval|val|valid|validation)([/_.].*)?(loss|bpb|nll)(@|$)")
+_EVALUATION = re.compile(r"^(eval|val|valid|validation)[/_.](.*[/_.])?(loss|bpb|nll)([/@]|$)")
 _TRAINING = ("lm_loss", "loss", "train_loss", "train/loss")
 _MIN_POINTS = 5  # evaluations after the first step; fewer show no course
 _RISE, _SIGMAS = 0.05, 4.0  # of the best value, and of the evaluations' own step noise

@@ -14,7 +14,8 @@ from loops.statistics.location import difference_sigma, median
 
 _LOSSES = ("lm_loss", "loss")
 _WIDTH = 8  # points on either side whose medians are compared
-_SETTLED = 0.25  # share of the points in which every training falls fast
+_SETTLED = 0.25  # share of the points, and of the steps, in which every training falls fast
+_AT_ONCE = 0.6  # share of the fall that happens between two neighbouring points
 _MIN_FALL, _SIGMAS, _NULLS = 0.2, 10.0, 3.0  # in logarithms; in sd of a step; over the largest earlier fall
 
 
@@ -25,7 +26,8 @@ def detect(view: RunView) -> list[Finding]:
         return []
     steps, values = view.series(name)
     logs = np.log(np.maximum(values, 1e-12))
-    first = max(int(_SETTLED * logs.size), 2 * _WIDTH)
+    settled = int(np.searchsorted(steps, steps[0] + _SETTLED * (steps[-1] - steps[0]))) if steps.size else 0
+    first = max(settled, int(_SETTLED * logs.size), 2 * _WIDTH)
     if logs.size - first < 3 * _WIDTH:
         return []
     falls = _falls(logs)
@@ -33,7 +35,10 @@ def detect(view: RunView) -> list[Finding]:
     fall = float(falls[at])
     earlier = float(np.max(falls[first // 2 : at - _WIDTH], initial=0.0))
     lasts = median(logs[at:]) <= median(logs[at - _WIDTH : at]) - 0.5 * fall
-    if fall < max(_MIN_FALL, _SIGMAS * difference_sigma(logs[first // 2 : at]), _NULLS * earlier) or not lasts:
+    around = logs[at - _WIDTH // 2 : at + _WIDTH // 2]
+    is_sudden = float(-np.min(np.diff(around))) >= _AT_ONCE * fall
+    needed = max(_MIN_FALL, _SIGMAS * difference_sigma(logs[first // 2 : at]), _NULLS * earlier)
+    if fall < needed or not (lasts and is_sudden):
         return []
     return [_finding(view, name, (steps, logs), at, fall)]
 
