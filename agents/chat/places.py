@@ -57,6 +57,9 @@ class Places:
             return [self._store.knowledge.investigation(context.investigation_id)]
         run_id = asked.runs[0].partition("#")[0] if asked.runs else context.run_id or None
         known = self._store.knowledge.investigations(run_id=run_id)
+        if run_id and self.statistic(asked, run_id):
+            measured = {each.id for each in self.anomalies(asked, run_id)}
+            return [case for case in known if measured & set(case.anomaly_ids)]
         fitting = best(asked.topic, known, self.case_text, limit=5)
         return fitting or (known if run_id and self._is_general(asked, run_id) else [])
 

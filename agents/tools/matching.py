@@ -26,6 +26,7 @@ _EMPTY = frozenset(
     }
 )  # fmt: skip
 _ENDINGS = ("ations", "ation", "ating", "ated", "ates", "ings", "ing", "ers", "er", "ed", "es", "ly", "s")
+_FEWEST = 10  # among fewer texts, how rare a word is says little
 _MIN_SHARE = 0.33  # of the question's weight that has to be found; less is a chance match
 
 
@@ -42,7 +43,8 @@ def best(question: str, items: Sequence[T], text_of: Callable[[T], str], *, limi
     """
     asked = set(words(question))
     texts = [Counter(words(text_of(item))) for item in items]
-    weight = {word: _rarity(sum(word in text for text in texts), len(texts)) for word in asked}
+    num_all = max(len(texts), _FEWEST)
+    weight = {word: _rarity(sum(word in text for text in texts), num_all) for word in asked}
     whole = sum(weight.values())
     scores = [sum(weight[word] for word in asked if word in text) for text in texts]
     order = sorted(range(len(items)), key=lambda i: -scores[i])

@@ -9,6 +9,7 @@ thinking of earlier turns that is thrown away.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,16 @@ class Turn:
 Script = Callable[[Json], Turn]
 
 
+class _QuietServer(ThreadingHTTPServer):
+    """Says nothing about clients that were killed."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class ScriptedServer:
     """Use it as a context manager. `requests` are the bodies that arrived, in order."""
 
@@ -58,8 +69,7 @@ class ScriptedServer:
         self._turns = None if callable(script) else list(script)
         self._script = script if callable(script) else None
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
