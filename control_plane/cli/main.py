@@ -81,8 +81,14 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command in order. Until it has ended, a second Ctrl-C is only answered: services are being stopped."""
-    signal.signal(number, lambda *_: typer.echo("lathe: stopping, a moment ...", err=True))
+    """End the command in order. A second Ctrl-C is only answered, because services are being stopped; a third breaks
+    off, in case the first one was lost in a callback."""
+
+    def answer(number: int, frame: FrameType | None) -> None:
+        typer.echo("lathe: stopping, a moment (Ctrl-C once more breaks off) ...", err=True)
+        signal.signal(number, _interrupt)
+
+    signal.signal(number, answer)
     raise KeyboardInterrupt
 
 

@@ -76,7 +76,9 @@ def _as_csv(negatives: list[Negative]) -> str:
 
 
 def _show_form() -> None:
-    with st.expander("Add one by hand"), st.form("negative", border=False, clear_on_submit=False):
+    if not st.toggle("Add one by hand"):  # an expander would close over the answer to what was sent
+        return
+    with st.form("negative", enter_to_submit=False):
         values = {name: st.text_area(label, height=68, key=f"negative:{name}") for name, label in _LABELS.items()}
         if not st.form_submit_button("Store it", type="primary"):
             return
