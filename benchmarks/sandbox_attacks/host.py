@@ -67,12 +67,13 @@ def _is_inner(pid: str, uid: int) -> bool:
 
 def _runs_outside(pid: int) -> bool:
     """Whether a process other than the launcher's own runs its interpreter, and not from a read-only mount."""
+    if "launcher.zygote" in _read(Path(f"/proc/{pid}/cmdline")):  # asked first: it may start its command in between
+        return False
     program = f"/proc/{pid}/exe"
     try:
-        same = os.path.samefile(program, sys.executable) and not os.statvfs(program).f_flag & os.ST_RDONLY
+        return os.path.samefile(program, sys.executable) and not os.statvfs(program).f_flag & os.ST_RDONLY
     except OSError:
         return False
-    return same and "launcher.zygote" not in _read(Path(f"/proc/{pid}/cmdline"))
 
 
 def _asynchronous_reads() -> int:

@@ -7,6 +7,7 @@ disk        the limit of the workspace
 watch       what both count, read from outside
 capture     its standard streams
 init        inside: enters the namespaces, builds the root, drops every right, starts the command as its only child
+starter     inside: the only program that process 1 starts; it starts the command
 forward     inside: from a loopback port to the egress proxy's socket
 rootfs      the file system the command sees
 seccomp     the system calls it may not make

@@ -18,6 +18,7 @@ Process 1 ends when the command ends, and with it the kernel kills every process
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -28,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from agents.sandbox.launcher import forward, kernel, rootfs
+from agents.sandbox.launcher import forward, kernel, rootfs, starter
 from agents.sandbox.launcher.wire import Job
 
 INSIDE_UID = 1000
@@ -39,8 +40,7 @@ NAMESPACES = (
 )  # fmt: skip
 _CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # the interpreter ignores them
 _MAX_PENDING = 4096  # queued signals and timers
-_STARTER = ("/usr/bin/nice", "-n", "0", "--")  # of the sandbox's own tree; changes nothing, and starts what follows
-_NOT_EXECUTABLE = 126 << 8  # as a wait status
+_NOT_FOUND, _NOT_EXECUTABLE = 127 << 8, starter.NOT_EXECUTABLE << 8  # as wait statuses
 READY, FAILED, ENDED, GO = b"ready", b"failed", b"ended", b"go"
 _LIMIT_FOR_NO_CORE = 1  # with 1 the kernel starts no core-dump program either; with 0 it would
 
@@ -161,29 +161,37 @@ def _confine(filter_program: bytes) -> None:
 def _run_command(job: Job, standard: Sequence[int]) -> int:
     """The command's wait status, or what a shell would make of one that cannot start, said on stderr.
 
-    This process runs an interpreter that lies outside. While a process starts a program, /proc/self/exe is still its
-    own, and a command may name that: as the program, after "#!" or as an ELF interpreter. So this process itself starts
-    only a program of the sandbox's read-only tree, and that one the command.
-
+    The command's program is never started by this process itself: see starter.py.
     Spawned, not forked: the interpreter's memory is not copied. It has only the three standard streams open, and
     inherits its limits from this process, which reaps every orphan of the namespace until the command ends.
     """
     os.umask(0o022)
     actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(standard)]
     try:
+        program = _program(job.argv[0], job.env["PATH"])
         command = os.posix_spawn(
-            _STARTER[0], [*_STARTER, *job.argv], job.env,
+            rootfs.STARTER, [program, *job.argv], job.env,
             file_actions=actions, setsid=True, setsigmask=(), setsigdef=_CHANGED_SIGNALS,
         )  # fmt: skip
     except OSError as error:
         os.write(standard[2], os.fsencode(f"{job.argv[0]}: {error.strerror}\n"))
-        return _NOT_EXECUTABLE
+        return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
     for descriptor in standard:
         os.close(descriptor)
     while True:
         pid, status = os.wait()
         if pid == command:
             return status
+
+
+def _program(name: str, search_path: str) -> str:
+    """Where the command's program is. Raises FileNotFoundError."""
+    if "/" in name and os.path.exists(name):
+        return name
+    for folder in search_path.split(":") if "/" not in name else ():
+        if os.access(f"{folder}/{name}", os.X_OK):
+            return f"{folder}/{name}"
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _lowest(descriptor: int) -> int:

@@ -3,7 +3,7 @@
 Read-only: /usr (and /bin, /lib ... as the host has them), a few files of /etc, the mounts asked for, and the root
 itself. Writable: /workspace (an overlay whose changes go to the workspace's own layer), /tmp and /dev/shm (in memory,
 limited, gone afterwards). /proc shows the sandbox's own processes and cannot be written. There is no /sys, no /home,
-no /root, no /run, no device but null, zero (to read from), full, random and urandom.
+no /root, in /run only what starts the command and the proxy, no device but null, zero (to read), full, random, urandom.
 """
 
 # ruff: noqa: S108
@@ -14,11 +14,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.sandbox.launcher import kernel
+from agents.sandbox.launcher import kernel, starter
 from agents.sandbox.launcher.wire import Bounds, Job
 
 NEW_ROOT = "/tmp"  # covered by a file system of our own, in our own mount namespace
 PROXY_SOCKET = "/run/egress.sock"
+STARTER = "/run/start"
 WORKSPACE = "/workspace"
 # A shared mapping of /dev/zero is memory that belongs to no process. /dev/full reads as zeros too, and has no mapping.
 _DEVICES = {"null": "null", "zero": "full", "full": "full", "random": "random", "urandom": "urandom"}
@@ -99,7 +100,7 @@ def build(links: Iterable[tuple[str, str]], layers: str, bounds: Bounds) -> None
     kernel.mount("tmpfs", f"{NEW_ROOT}/dev/shm", "tmpfs", quiet, scratch)
     for path, to in links:
         os.symlink(to, NEW_ROOT + path)
-    _write_settings()
+    _write_files()
 
 
 def attach_all(trees: Iterable[Tree]) -> None:
@@ -168,8 +169,11 @@ def _make_place(target: str, is_folder: bool) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
 
 
-def _write_settings() -> None:
+def _write_files() -> None:
     for name, text in _USER_FILES.items():
         kernel.write_file(f"{NEW_ROOT}/etc/{name}", text, create=True)
+    descriptor = os.open(NEW_ROOT + STARTER, os.O_WRONLY | os.O_CREAT, 0o555)
+    os.write(descriptor, starter.program())
+    os.close(descriptor)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{NEW_ROOT}/dev/{name}")
