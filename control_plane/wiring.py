@@ -70,7 +70,6 @@ class Lathe:
         return backend
 
     def _ray(self) -> TrainerBackend:
-        from control_plane.backends.command_router import RoutedBackend
         from control_plane.backends.embedded import EmbeddedBackend
 
         backend = EmbeddedBackend(
@@ -79,7 +78,7 @@ class Lathe:
             cancel_grace_s=self.settings.cancel_grace_s,
         )
         backend.warm_up()
-        return RoutedBackend(embedded=backend, command=self._local())
+        return backend
 
     def _local(self) -> TrainerBackend:
         from control_plane.backends.local import LocalBackend

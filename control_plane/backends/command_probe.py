@@ -11,7 +11,7 @@ from contracts.backend import Launch
 from contracts.errors import ConfigError
 from contracts.events import CheckpointSaved, CodeExecuted, Event, Metrics, read_events, segment_folder
 from control_plane.backends.command_registry import Registered
-from control_plane.backends.command_segment import run_launch
+from control_plane.backends.segment import run_segment
 
 _TINY = 1e-300
 _GRACE_S = 20.0
@@ -94,7 +94,7 @@ def _run(wanted: Launch, folder: Path) -> tuple[list[Event], float]:
     """Events and seconds of one run, in a folder of its own beside the others."""
     launch = replace(wanted, run_folder=str(folder / wanted.run_id))
     launch.folder.mkdir(parents=True)
-    outcome = run_launch(launch, cancel_grace_s=_GRACE_S)
+    outcome = run_segment(launch, cancel_grace_s=_GRACE_S)
     if outcome.reason != "completed":
         raise ConfigError(f"the dry run {outcome.reason}: {outcome.message}", remedy=outcome.remedy)
     log = segment_folder(launch.folder, launch.segment) / "events.log"

@@ -21,6 +21,7 @@ import psutil
 
 from contracts.backend import Launch, Outcome
 from contracts.events import Event, Finished, SegmentStarted, decode, segment_folder
+from control_plane.backends.command_registry import is_command
 from control_plane.disk import explained
 
 _POLL_S = 0.05
@@ -112,14 +113,20 @@ def _write_launch(folder: Path, launch: Launch) -> None:
 
 
 def _start(launch: Launch, folder: Path, lock: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Our trainer in the project's folder; or the child that runs a foreign command, which itself must not see the
+    project: a module there could stand in for one of ours."""
+    child, where, environment = "trainer.child", launch.project, dict(_environment(launch))
+    if is_command(launch.entry):
+        child, where = "control_plane.backends.command_child", launch.run_folder
+        del environment["PYTHONPATH"]
     guard = str(Path(__file__).with_name("guard.py"))
     command = [sys.executable, "-I", guard, str(os.getpid())]
-    command += [sys.executable, "-m", "trainer.child", str(folder / "launch.json")]
+    command += [sys.executable, "-m", child, str(folder / "launch.json")]
     with (folder / "stdout.txt").open("ab") as out, (folder / "stderr.txt").open("ab") as err:
         return subprocess.Popen(
             command,
-            cwd=launch.project,
-            env=_environment(launch),
+            cwd=where,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

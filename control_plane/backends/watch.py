@@ -8,13 +8,12 @@ import sys
 
 from contracts.backend import Launch
 from contracts.errors import LatheError
-from control_plane.backends.command_segment import run_launch
-from control_plane.backends.segment import died
+from control_plane.backends.segment import died, run_segment
 
 if __name__ == "__main__":
     launch = Launch.from_json(sys.stdin.read())
     try:
-        outcome = run_launch(launch, cancel_grace_s=float(sys.argv[1]))
+        outcome = run_segment(launch, cancel_grace_s=float(sys.argv[1]))
     except LatheError as error:
         outcome = died(launch, error.message, error.remedy)
     sys.stdout.write(json.dumps(dataclasses.asdict(outcome)))

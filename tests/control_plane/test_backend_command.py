@@ -19,8 +19,7 @@ from contracts.backend import Launch, Outcome
 from contracts.events import CheckpointSaved, CodeExecuted, Event, Finished, Metrics, SegmentStarted, read_events
 from contracts.events import segment_folder as place
 from control_plane.backends.command_registry import Registry
-from control_plane.backends.command_segment import run_launch
-from control_plane.backends.segment import is_running, request_stop
+from control_plane.backends.segment import is_running, request_stop, run_segment
 
 GRACE_S = 10.0
 
@@ -53,7 +52,7 @@ def connected(home: Path, project: Path, *changes: tuple[str, str]) -> Launch:
 
 
 def run(launch: Launch) -> Outcome:
-    return run_launch(launch, cancel_grace_s=GRACE_S)
+    return run_segment(launch, cancel_grace_s=GRACE_S)
 
 
 def events(launch: Launch) -> list[Event]:

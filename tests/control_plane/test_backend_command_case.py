@@ -17,8 +17,7 @@ from contracts.enums import CauseKind, InvestigationState, Role, Scope, Verdict
 from contracts.errors import ConfigError
 from control_plane.backends.command_probe import probe
 from control_plane.backends.command_registry import Registered, Registry
-from control_plane.backends.command_router import RoutedBackend
-from control_plane.backends.local import LocalBackend
+from control_plane.backends.embedded import EmbeddedBackend
 from control_plane.cli.backend import report_lines
 from control_plane.cli.investigate import work_on
 from control_plane.projects import EMBEDDED, connect_project, register_project
@@ -133,12 +132,12 @@ def test_a_probe_that_fails_keeps_its_output(settings: Settings, folder: Path) -
     assert Path(caught.value.remedy.removeprefix("read ")).read_text()
 
 
-def test_each_launch_goes_to_the_backend_it_names(lathe: Lathe, settings: Settings, folder: Path) -> None:
+def test_a_foreign_training_runs_through_ray_like_our_own(lathe: Lathe, settings: Settings, folder: Path) -> None:
     project = connect_project(lathe.store, folder, added(settings, folder))
     launch = lathe.trainings.begin(TrainingRequest(run_id=RUN, project=project, commit=head(folder), max_step=12))
-    routed = RoutedBackend(embedded=_Closed(cancel_grace_s=5), command=LocalBackend(cancel_grace_s=5))
-    assert follow(routed, lathe.shipper, launch).last_step == 12
-    routed.close()
+    ray = EmbeddedBackend(num_cpus=1, ray_address="", cancel_grace_s=5)
+    assert follow(ray, lathe.shipper, launch).last_step == 12
+    ray.close()
 
 
 def test_the_command_line(settings: Settings, lathe: Lathe, folder: Path) -> None:
@@ -162,13 +161,6 @@ def test_the_command_line(settings: Settings, lathe: Lathe, folder: Path) -> Non
     gone = command(settings, ["backend", "show", "tiny"])
     assert gone.returncode == 2
     assert "no backend 'tiny'" in gone.stderr
-
-
-class _Closed(LocalBackend):
-    """Takes no launch."""
-
-    def submit(self, launch: object) -> None:
-        raise AssertionError(launch)
 
 
 def command(settings: Settings, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
