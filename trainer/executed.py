@@ -40,7 +40,7 @@ class ExecutionRecord:
     def lines(self) -> dict[str, list[int]]:
         """Lines of the statements that ran, by path relative to the project."""
         return {
-            name: sorted(_whole_statements((self._project / name).read_text(), lines))
+            name: sorted(whole_statements((self._project / name).read_text(), lines))
             for name, lines in sorted(self._lines.items())
         }
 
@@ -73,7 +73,7 @@ class ExecutionRecord:
         return trace
 
 
-def _whole_statements(source: str, lines: set[int]) -> set[int]:
+def whole_statements(source: str, lines: set[int]) -> set[int]:
     """`lines`, and the other lines of the statements they belong to (without the bodies of compound ones)."""
     whole = set(lines)
     for node in ast.walk(ast.parse(source)):

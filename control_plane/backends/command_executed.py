@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from control_plane.backends.command_logs import Lines
-from trainer.executed import _whole_statements as whole_statements
+from trainer.executed import whole_statements
 
 _TRACER = Path(__file__).with_name("command_tracer.py")
 _FOLDER = "trace"

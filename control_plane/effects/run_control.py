@@ -12,6 +12,7 @@ from context_store.records import Effect, Run, TimelineEvent
 from contracts.backend import Launch
 from contracts.enums import EffectKind, TimelineKind
 from contracts.errors import BackendFailure, UserInputError
+from control_plane.backends.command_registry import is_command
 from control_plane.backends.segment import is_running
 from control_plane.backends.wishes import ask_checkpoint, ask_pause, ask_stop, end_pause
 from control_plane.effects.effect_kind import DONE, Done, Landed, Result, Workshop, parse_payload
@@ -35,9 +36,18 @@ class RunControl:
     words: str
 
     def check(self, effect: Effect) -> None:
-        """UserInputError when nothing trains the run; after a crash of ours it may have ended by this very wish."""
+        """UserInputError when nothing trains the run, or its training does not know such wishes.
+
+        After a crash of ours it may have ended by this very wish.
+        """
         run = self._run(effect)
-        if self._training(run) is None and effect.attempt < 2:
+        launch = self._training(run)
+        if launch is not None and is_command(launch.entry) and self.kind is not EffectKind.STOP_RUN:
+            raise UserInputError(
+                f"run {run.id} is trained by a command of yours, which can only be stopped",
+                remedy="stop it: it writes a checkpoint if the command does so on SIGTERM, and goes on from its newest",
+            )
+        if launch is None and effect.attempt < 2:
             raise UserInputError(
                 f"run {run.id} is not being trained", remedy="`lathe runs` shows which runs are being trained"
             )

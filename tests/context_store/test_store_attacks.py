@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from proposal_at_hand import NEW as BASIC
+from proposal_at_hand import NOW
 from training_log import make_run
 
 from context_store import Store, open_store
 from context_store.proposals import bound_hash
-from context_store.records import EffectRequest, NewProposal, Proposal
+from context_store.records import EffectRequest, Proposal
 from contracts.enums import EffectKind, EffectState, InvestigationState, ProposalState, Role
 from contracts.errors import ApprovalInvalid, RoleRequired, UserInputError
-from contracts.evidence import EvidenceRef
 
-NOW = 10_000.0
 PAYLOAD: dict[str, Any] = {
     "project_id": "p",
     "run_id": "run-1",
@@ -32,18 +32,7 @@ PAYLOAD: dict[str, Any] = {
     "max_step": 40,
     "branch": "lathe/fix-1",
 }
-NEW = NewProposal(
-    investigation_id="case-1",
-    kind=EffectKind.RESUME_WITH_PATCH,
-    title="take back 3f2a9c",
-    payload=PAYLOAD,
-    diff="-a\n+b\n",
-    base_state="commit c0ffee, checkpoint 77",
-    risk="low",
-    verification="the anomaly recedes",
-    evidence=(EvidenceRef(kind="run", id="rr-1"),),
-    expires_at=NOW + 100,
-)
+NEW = dataclasses.replace(BASIC, payload=PAYLOAD, base_state="commit c0ffee, checkpoint 77")
 
 
 @pytest.fixture

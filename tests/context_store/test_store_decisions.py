@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from proposal_at_hand import NEW as BASIC
+from proposal_at_hand import NOW
 from training_log import make_run
 
 from context_store import Store, open_store
@@ -17,21 +19,8 @@ from context_store.proposals import bound_hash
 from context_store.records import EffectRequest, NewProposal, Proposal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, ProposalState, Role
 from contracts.errors import ApprovalInvalid, RoleRequired, UserInputError
-from contracts.evidence import EvidenceRef
 
-NOW = 10_000.0
-NEW = NewProposal(
-    investigation_id="case-1",
-    kind=EffectKind.RESUME_WITH_PATCH,
-    title="take back 3f2a9c",
-    payload={"run_id": "run-1", "overrides": {"lr": 0.1}},
-    diff="-a\n+b\n",
-    base_state="c0ffee+ckpt",
-    risk="low",
-    verification="the anomaly recedes",
-    evidence=(EvidenceRef(kind="run", id="rr-1"),),
-    expires_at=NOW + 100.000001,
-)
+NEW = dataclasses.replace(BASIC, expires_at=NOW + 100.000001)
 
 
 @pytest.fixture

@@ -8,28 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from proposal_at_hand import NEW as BASIC
+from proposal_at_hand import NOW
 from training_log import make_run
 
 from context_store import Store, open_store
-from context_store.records import Amount, EffectRequest, NewProposal, Proposal
+from context_store.records import Amount, EffectRequest, Proposal
 from contracts.enums import EffectKind, EffectState, ProposalState, Role
 from contracts.errors import ApprovalInvalid, BudgetExceeded, NotFound, RoleRequired, UserInputError
-from contracts.evidence import EvidenceRef
 
-NOW = 10_000.0
 PAYLOAD = {"run_id": "run-1", "code": {"base": "c0ffee", "revert": ["3f2a9c"]}, "overrides": {"clip": float("inf")}}
-NEW = NewProposal(
-    investigation_id="case-1",
-    kind=EffectKind.RESUME_WITH_PATCH,
-    title="take back 3f2a9c",
-    payload=PAYLOAD,
-    diff="-a\n+b\n",
-    base_state="c0ffee+ckpt",
-    risk="low",
-    verification="the anomaly recedes",
-    evidence=(EvidenceRef(kind="run", id="rr-1"),),
-    expires_at=NOW + 100,
-)
+NEW = dataclasses.replace(BASIC, payload=PAYLOAD)
 
 
 @pytest.fixture
