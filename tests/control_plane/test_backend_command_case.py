@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 from foreign_project import make_foreign_project, write_spec
-from small_project import commit, git
+from small_project import commit, git, until
 
-from contracts.enums import CauseKind, InvestigationState, Role, Scope, Verdict
-from contracts.errors import ConfigError
+from context_store.records import EffectRequest
+from contracts.enums import CauseKind, EffectKind, InvestigationState, Role, Scope, Verdict
+from contracts.errors import ConfigError, UserInputError
 from control_plane.backends.command_probe import probe
 from control_plane.backends.command_registry import Registered, Registry
 from control_plane.backends.embedded import EmbeddedBackend
+from control_plane.backends.segment import is_running
 from control_plane.cli.backend import report_lines
 from control_plane.cli.investigate import work_on
+from control_plane.effects import Workshop
+from control_plane.effects.run_control import run_controls
 from control_plane.projects import EMBEDDED, connect_project, register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -138,6 +142,24 @@ def test_a_foreign_training_runs_through_ray_like_our_own(lathe: Lathe, settings
     ray = EmbeddedBackend(num_cpus=1, ray_address="", cancel_grace_s=5)
     assert follow(ray, lathe.shipper, launch).last_step == 12
     ray.close()
+
+
+def test_a_foreign_training_can_be_stopped_but_not_paused(lathe: Lathe, settings: Settings, folder: Path) -> None:
+    project = connect_project(lathe.store, folder, added(settings, folder))
+    wish = TrainingRequest(run_id=RUN, project=project, commit=head(folder), max_step=100_000)
+    launch = lathe.trainings.begin(wish)
+    lathe.backend.submit(launch)
+    until(lambda: is_running(launch.folder, launch.segment))
+    request = EffectRequest(
+        key="pause", kind=EffectKind.PAUSE_RUN, payload={"run_id": RUN}, investigation_id=None, actor="ada"
+    )
+    effect = lathe.store.effects.request(request)
+    workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=settings.runs_folder)
+    (pause,) = [control for control in run_controls(workshop) if control.kind is EffectKind.PAUSE_RUN]
+    with pytest.raises(UserInputError, match="can only be stopped"):
+        pause.check(effect)
+    lathe.backend.cancel(RUN, launch.segment)
+    until(lambda: not is_running(launch.folder, launch.segment), timeout_s=30)
 
 
 def test_the_command_line(settings: Settings, lathe: Lathe, folder: Path) -> None:
