@@ -97,6 +97,12 @@ class Facts:
     def at(self, on: On) -> Seen | None:
         return self.seen(Identity(on=on))
 
+    def leaving_out(self, key: str) -> Identity:
+        """Everything but one change, or everything with one circumstance undone."""
+        if key in self.everything:
+            return Identity(on=self.everything - {key})
+        return Identity(on=self.everything, without=frozenset({key}))
+
     def title(self, key: str) -> str:
         return next(option.title for option in self.ranked if option.key == key)
 

@@ -11,7 +11,7 @@ from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.experiments import payload_of
-from loops.debug.facts import Decision, Facts, Identity
+from loops.debug.facts import Decision, Facts
 from loops.debug.planner import refuted, unnecessary
 from loops.debug.ranking import Ranked
 from loops.debug.readout import control_of
@@ -50,7 +50,7 @@ def not_necessary(case: Case, facts: Facts, diagnostics: Sequence[Diagnostic]) -
 
 def _revert_of(case: Case, facts: Facts, key: str, diagnostics: Sequence[Diagnostic]) -> tuple[str, str]:
     """(run id, sentence) of the re-run of everything but `key`, which has been read."""
-    run_id = str(payload_of(case, Identity(on=facts.everything - {key}))["run_id"])
+    run_id = str(payload_of(case, facts.leaving_out(key))["run_id"])
     measure = next(d.measure for d in diagnostics if d.run_id == run_id)
     return run_id, f"the anomaly stays without it (measure {measure:.2f} in {run_id})"
 

@@ -21,9 +21,8 @@ def next_step(facts: Facts) -> Step:
 
 
 def unnecessary(facts: Facts) -> tuple[str, ...]:
-    """Changes whose revert, alone, left the anomaly in place: another one may bring it about as well."""
-    everything = facts.everything
-    return tuple(o.key for o in facts.changes if facts.at(everything - {o.key}) is Seen.PRESENT)
+    """What was left out, alone, with the anomaly still in place: something else may bring it about as well."""
+    return tuple(o.key for o in facts.ranked if facts.seen(facts.leaving_out(o.key)) is Seen.PRESENT)
 
 
 def refuted(facts: Facts, decision: Decision) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
     checkpoint = _start_checkpoint(store, case)
     if diff is None or checkpoint is None:
         return None
-    payload = _payload(store, case, _fixed(facts, decision), checkpoint)
+    payload = _payload(store, case, facts.leaving_out(decision.cause[0]), checkpoint)
     title = facts.title(decision.cause[0])
     proposal = NewProposal(
         investigation_id=case.investigation.id,
@@ -62,7 +62,7 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
     newest = _newest(store, case)
     if decision.verdict is not Verdict.PROVEN or case.scene is None or newest.code_version == case.scene.faulty:
         return None
-    fixed = _fixed(facts, decision)
+    fixed = facts.leaving_out(decision.cause[0])
     return Experiment(
         kind=DiagnosticKind.REVERT,
         label=f"the newest code of the run without {facts.title(decision.cause[0])}",
@@ -73,13 +73,6 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
     )
 
 
-def _fixed(facts: Facts, decision: Decision) -> Identity:
-    """What is in force with the fix: everything but the first cause."""
-    if decision.cause[0] in facts.everything:
-        return Identity(on=facts.everything - {decision.cause[0]})
-    return Identity(on=facts.everything, without=frozenset(decision.cause))
-
-
 def _newest(store: Store, case: Case) -> Segment:
     return store.runs.segments(case.run_id)[-1]
 
@@ -87,7 +80,7 @@ def _newest(store: Store, case: Case) -> Segment:
 def _diff_of_revert(store: Store, case: Case, facts: Facts, decision: Decision) -> str | None:
     """The unified diff that the executor gave for the re-run with the fix; None unless that re-run was cured."""
     trial = fix_trial(store, case, facts, decision)
-    run_id = payload_of(case, _fixed(facts, decision), trial.base if trial else "")["run_id"]
+    run_id = payload_of(case, facts.leaving_out(decision.cause[0]), trial.base if trial else "")["run_id"]
     for diagnostic in store.knowledge.diagnostics(case.investigation.id):
         if diagnostic.run_id == run_id and is_cured(diagnostic):
             diff = store.effects.get(diagnostic.effect_key).result.get("diff")

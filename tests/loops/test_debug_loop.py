@@ -326,3 +326,12 @@ def test_a_loop_that_only_observes_cannot_tell_and_says_why(world: World, new_ru
     assert case.verdict is Verdict.CANNOT_TELL
     assert "may only observe" in case.statement
     assert world.executed == {}
+
+
+def test_a_way_of_resuming_that_did_not_matter_is_struck_out(world: World, new_runner: NewRunner) -> None:
+    """Undoing the other number of ranks left the anomaly in place, so the suspects say so."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]), dp_sizes=(4, 4, 2))
+    case_id = diagnose(world, new_runner(), "run")
+    (ranks,) = [s for s in world.store.knowledge.suspects(case_id) if "dp_size" in s.title]
+    assert ranks.status is Verdict.REFUTED
+    assert "the anomaly stays without it" in ranks.reason
