@@ -50,6 +50,21 @@ class Family:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParentView:
+    """The losses of the run that a run was forked from at `step`, and (code version, seed, declared) it had then."""
+
+    step: int
+    steps: Steps
+    values: Mapping[str, Floats]
+    setting: tuple[str, int, dict[str, Scalar]]
+
+    def series(self, name: str) -> tuple[Steps, Floats]:
+        """The finite points of one loss."""
+        keep = np.isfinite(self.values[name])
+        return self.steps[keep], self.values[name][keep]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunView:
     """Canonical view of a run: the newest segment per step.
 
@@ -62,6 +77,7 @@ class RunView:
     values: Mapping[str, Floats]
     present: Mapping[str, NDArray[np.bool_]]
     segments: tuple[SegmentView, ...]
+    parent: ParentView | None = None
 
     def series(self, name: str) -> tuple[Steps, Floats]:
         """The logged, finite points of one series; empty arrays when the run has no such series."""
@@ -145,6 +161,25 @@ def view_run(
         values={name: matrix.values[i] for i, name in enumerate(matrix.names)},
         present={name: matrix.present[i] for i, name in enumerate(matrix.names)},
         segments=segments,
+        parent=_parent(store, run_id) if names is None else None,
+    )
+
+
+def _parent(store: Store, run_id: str) -> ParentView | None:
+    run = store.runs.get(run_id)
+    if run.parent_run_id is None or run.parent_step is None:
+        return None
+    names = tuple(name for name in ("lm_loss", "loss") if name in store.series.names(run.parent_run_id))
+    matrix = store.series.matrix(run.parent_run_id, names)
+    made = [s for s in store.runs.segments(run.parent_run_id) if s.start_step <= run.parent_step]
+    if not made:
+        return None
+    declared = store.runs.declared(run.parent_run_id, made[-1].number)
+    return ParentView(
+        step=run.parent_step,
+        steps=matrix.steps,
+        values={name: matrix.values[i] for i, name in enumerate(matrix.names)},
+        setting=(made[-1].code_version, made[-1].seed, dict(declared)),
     )
 
 

@@ -2,6 +2,8 @@
 
 from loops.debug.detectors import (
     data_order,
+    few_points,
+    fork_departure,
     invariant,
     level_shift,
     masked,
@@ -30,6 +32,8 @@ DETECTORS: tuple[Detector, ...] = (
     trend.detect,
     level_shift.detect,
     spike.detect,
+    few_points.detect,
+    fork_departure.detect,
     sudden_gain.detect,
     over_fitting.detect,
     invariant.detect,

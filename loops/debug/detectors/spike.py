@@ -18,6 +18,8 @@ _SIGMAS = 9.0
 _MIN_JUMP = 0.2  # in logarithms: a loss 22 % above its surroundings
 _RECOVERED = 0.05
 _SETTLED = 30  # first points of a training that are not judged
+_MOST = 5  # spikes that are told apart; more are one restless loss
+_BATCH = 0.7  # in logarithms: what the content of one batch can add to one step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,29 +32,54 @@ class _Spike:
 
 
 def detect(view: RunView) -> list[Finding]:
-    """The largest spike of the loss. `spike` when the loss comes back to its course, `divergence` when it does not."""
+    """The largest spikes of the loss, at most _MOST, the largest first.
+
+    `spike` when the loss comes back to its course, `divergence` when it does not. A loss that is high at one single
+    step and back at the next shows what was in the batch, not that the weights took harm: silent, unless it is huge.
+    """
     for name in _LOSSES:
         steps, values = view.series(name)
         if steps.size < 2 * _WIDTH:
             continue
-        spike = _largest(steps, np.log(np.maximum(values, 1e-12)))
-        return [] if spike is None else [_finding(view, name, spike)]
+        spikes = _largest(steps, np.log(np.maximum(values, 1e-12)))
+        return [_finding(view, name, spike) for spike in spikes if not _is_batch(view, spike)]
     return []
 
 
-def _largest(steps: NDArray[np.int64], logs: NDArray[np.float64]) -> _Spike | None:
+def _is_batch(view: RunView, spike: _Spike) -> bool:
+    """Whether one single step was high, between neighbours that were logged."""
+    logged = bool(np.isin([spike.peak - 1, spike.peak + 1], view.steps).all())
+    return logged and spike.recovers and spike.first == spike.last and spike.jump < _BATCH
+
+
+def _largest(steps: NDArray[np.int64], logs: NDArray[np.float64]) -> list[_Spike]:
     course = np.minimum.accumulate(running_median(logs, _WIDTH))
     excess = logs - course
     sigma = max(difference_sigma(logs[_SETTLED:]), 1e-6)
     high = (excess > max(_SIGMAS * sigma, _MIN_JUMP)) & (np.arange(logs.size) >= _SETTLED)
-    if not high.any():
-        return None
-    peak = int(np.argmax(np.where(high, excess, -np.inf)))
+    found: list[_Spike] = []
+    while high.any() and len(found) < _MOST:
+        peak = int(np.argmax(np.where(high, excess, -np.inf)))
+        first, last = _extent(excess, sigma, peak)
+        found.append(_spike(steps, excess, sigma, (first, peak, last)))
+        high[first : last + 1] = False
+        if not found[-1].recovers:
+            break
+    return found
+
+
+def _extent(excess: NDArray[np.float64], sigma: float, peak: int) -> tuple[int, int]:
+    """First and last index around the peak that lie above the course."""
     first, last = peak, peak
     while first > 0 and excess[first - 1] > 3.0 * sigma:
         first -= 1
-    while last + 1 < logs.size and excess[last + 1] > 3.0 * sigma:
+    while last + 1 < excess.size and excess[last + 1] > 3.0 * sigma:
         last += 1
+    return first, last
+
+
+def _spike(steps: NDArray[np.int64], excess: NDArray[np.float64], sigma: float, extent: tuple[int, int, int]) -> _Spike:
+    first, peak, last = extent
     tail = excess[last + 1 :]
     recovers = tail.size >= 5 and float(np.median(tail[: 2 * _WIDTH])) < max(_RECOVERED, 3.0 * sigma)
     return _Spike(
