@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contracts.events import Scalar
-from loops.debug.detectors import few_points, fork_departure, spike
+from loops.debug.detectors import eval_break, few_points, fork_departure, spike
 from loops.debug.view import ParentView, RunView, make_view
 
 
@@ -101,3 +101,34 @@ def test_forks_that_were_changed_or_only_repeat_are_silent() -> None:
     assert fork_departure.detect(_fork(5, 1.03, declared={"lr": 2})) == []
     assert [f for seed in range(200) for f in fork_departure.detect(_fork(seed, 1.0))] == []
     assert fork_departure.detect(_fork(5, 0.97)) == []
+
+
+def _evaluated(seed: int) -> dict[str, np.ndarray]:
+    """A training loss and an evaluation every 20 steps that follows it; NaN where it was not logged."""
+    rng = np.random.default_rng(2000 + seed)
+    train = _loss(600, seed, 0.02)
+    evals = np.full(600, np.nan)
+    evals[::20] = _loss(600, seed, 0.0)[::20] * 1.03 * np.exp(0.004 * rng.normal(size=30))
+    return {"loss": train, "eval_loss": evals}
+
+
+def _eval_view(values: dict[str, np.ndarray]) -> RunView:
+    view = make_view("run", np.arange(600), values)
+    return replace(view, present={name: np.isfinite(each) for name, each in values.items()})
+
+
+def test_an_evaluation_that_steps_while_training_goes_on_is_measured_otherwise() -> None:
+    values = _evaluated(6)
+    values["eval_loss"][400:] *= 0.85
+    (found,) = eval_break.detect(_eval_view(values))
+    assert found.onset == (381, 400)
+    assert "falls" in found.statement
+
+
+def test_evaluations_that_follow_or_part_slowly_are_no_break() -> None:
+    assert [f for seed in range(200) for f in eval_break.detect(_eval_view(_evaluated(seed)))] == []
+    slowly, together = _evaluated(7), _evaluated(7)
+    slowly["eval_loss"] *= np.exp(np.maximum(0.0, (np.arange(600) - 300) / 600.0))
+    for name in together:
+        together[name][400:] *= 1.3
+    assert eval_break.detect(_eval_view(slowly)) == eval_break.detect(_eval_view(together)) == []

@@ -2,6 +2,7 @@
 
 from loops.debug.detectors import (
     data_order,
+    eval_break,
     few_points,
     fork_departure,
     invariant,
@@ -36,6 +37,7 @@ DETECTORS: tuple[Detector, ...] = (
     fork_departure.detect,
     sudden_gain.detect,
     over_fitting.detect,
+    eval_break.detect,
     invariant.detect,
     throughput.detect,
     throughput_wear.detect,
