@@ -17,6 +17,7 @@ from loops.debug.detectors import DETECTORS
 from loops.debug.finding import Finding
 from loops.debug.measure import Probe, Reading, Window, magnitude, readings
 from loops.debug.ranking import Ranked, rank
+from loops.debug.silence import Pause, silence
 from loops.debug.suspects import Scene, find_scene
 from loops.debug.view import RunView, view_run
 
@@ -63,6 +64,15 @@ def detect(store: Store, run_id: str) -> list[Finding]:
         for order, finding in enumerate(group):
             _store_anomaly(store, view, finding, order)
     return [finding for group in groups for finding in group]
+
+
+def note_silence(store: Store, run_id: str, pause: Pause) -> Finding | None:
+    """The finding that a running run says nothing any more, stored as an anomaly; None while that is not so."""
+    view = view_run(store, run_id)
+    finding = silence(view, pause)
+    if finding is not None:
+        _store_anomaly(store, view, finding, 0)
+    return finding
 
 
 def group_findings(view: RunView, findings: Sequence[Finding]) -> list[list[Finding]]:
