@@ -77,8 +77,8 @@ def _check(event: Event | Note) -> None:
     if isinstance(event, Note) and event.what not in _WRITABLE_KINDS:
         raise ValueError(f"events of kind {event.what} are not written by trainings")
     names = getattr(event, "values", {})
-    if any(len(name) > MAX_NAME_CHARACTERS for name in names):
-        raise ValueError(f"a name of more than {MAX_NAME_CHARACTERS} characters")
+    if any(not 0 < len(name) <= MAX_NAME_CHARACTERS for name in names):
+        raise ValueError(f"a name that is empty or has more than {MAX_NAME_CHARACTERS} characters")
     text = (
         json.dumps(dataclasses.asdict(event), ensure_ascii=False) if not isinstance(event, Metrics) else "".join(names)
     )

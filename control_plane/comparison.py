@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from context_store import Store, diff_config
 from context_store.records import Commit, ConfigChange, Run, Segment
 from contracts.errors import RepositoryError, UserInputError
+from contracts.events import Scalar
+
+_MIXTURE = "data.mixture."
 
 
 def compare(store: Store, before: str, after: str) -> dict[str, Any]:
     """Config, effective values, data mixture, environment and code of RUN (its newest segment) or RUN#SEGMENT.
 
+    `not_recorded`: the sections of which at least one side says nothing, so that no difference there means nothing.
     Raises NotFound for an unknown run, UserInputError for a segment it does not have.
     """
     (run_a, a), (run_b, b) = find_segment(store, before), find_segment(store, after)
-    declared = diff_config(store.runs.declared(run_a.id, a.number), store.runs.declared(run_b.id, b.number))
-    effective = diff_config(store.runs.effective(run_a.id, a.number), store.runs.effective(run_b.id, b.number))
+    facts_a, facts_b = _facts(store, run_a, a), _facts(store, run_b, b)
+    declared, effective = (diff_config(facts_a[name], facts_b[name]) for name in ("config", "effective"))
     mixture, config = _split_mixture(declared)
     keys = {change.key for change in declared}
     return {
@@ -27,6 +32,19 @@ def compare(store: Store, before: str, after: str) -> dict[str, Any]:
         "mixture": mixture,
         "environment": diff_config(a.environment, b.environment),
         "code": {"before": a.code_version, "after": b.code_version, "commits": _commits(store, run_b, a, b)},
+        "not_recorded": [name for name in facts_a if not (facts_a[name] and facts_b[name])],
+    }
+
+
+def _facts(store: Store, run: Run, segment: Segment) -> dict[str, Mapping[str, Scalar]]:
+    """What is known of a segment, by section."""
+    declared = store.runs.declared(run.id, segment.number)
+    return {
+        "config": declared,
+        "effective": store.runs.effective(run.id, segment.number),
+        "mixture": {key: value for key, value in declared.items() if key.startswith(_MIXTURE)},
+        "environment": segment.environment,
+        "code": {"version": segment.code_version} if segment.code_version else {},
     }
 
 
@@ -47,7 +65,7 @@ def find_segment(store: Store, name: str) -> tuple[Run, Segment]:
 
 
 def _split_mixture(changes: tuple[ConfigChange, ...]) -> tuple[list[ConfigChange], list[ConfigChange]]:
-    mixture = [change for change in changes if change.key.startswith("data.mixture.")]
+    mixture = [change for change in changes if change.key.startswith(_MIXTURE)]
     return mixture, [change for change in changes if change not in mixture]
 
 

@@ -60,6 +60,8 @@ PERIOD_S = 1.0  # between two sends
 MAX_PAUSE_S = 15.0  # between two attempts while Lathe is away
 REQUEST_TIMEOUT_S = 10.0
 SWEEP_EVERY_S = 30.0  # looking for what earlier processes left
+EXIT_S = 3.0  # that a process which ends without `finish` waits for Lathe
+EVENT_KINDS = ("note", "data", "code", "config", "environment", "eval", "fork")
 
 _log = logging.getLogger("lathe_log")
 _said: dict[str, None] = {}
@@ -113,6 +115,7 @@ class Spool:
         self._parts = sorted(int(path.stem) for path in folder.glob("*.log")) or [0]
         self._file = self._open(self._parts[-1])
         self.acked = self._parts[0]
+        self.refused = 0  # lines that were put aside
         self.opened = False
 
     @classmethod
@@ -334,6 +337,7 @@ def _send_line_by_line(spool: Spool, api: Api, lines: bytes) -> None:
             _say(f"a line was refused and kept in {spool.folder.parent / 'refused.txt'}: {refusal}")
             with (spool.folder.parent / "refused.txt").open("ab") as aside:
                 aside.write(line)
+            spool.refused += 1
             spool.ack(spool.acked + len(line))
 
 
@@ -371,7 +375,6 @@ class Sender(threading.Thread):
         self._spool, self._api, self._settled = spool, api, settled
         self._wake = threading.Event()
         self._sent = threading.Condition()
-        self._rounds = 0
         self._stop_asked = False
         self._next_sweep = 0.0
 
@@ -382,7 +385,6 @@ class Sender(threading.Thread):
             self._wake.clear()
             away = self._round()
             with self._sent:
-                self._rounds += 1
                 self._sent.notify_all()
             if away and not self._stop_asked:
                 self._wake.wait(pause * random.uniform(0.5, 1.0))
@@ -396,13 +398,12 @@ class Sender(threading.Thread):
         self._wake.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything is acknowledged; gives up after two attempts that fail, or `timeout_s`."""
+        """Wait at most so long until everything is acknowledged; Lathe may come back meanwhile."""
         end, deadline = self._spool.end, time.monotonic() + timeout_s
         with self._sent:
-            last = self._rounds + 2
             while self._spool.acked < end or not self._spool.opened:
                 left = deadline - time.monotonic()
-                if left <= 0 or self._rounds >= last or not self.is_alive():
+                if left <= 0 or not self.is_alive():
                     return False
                 self._wake.set()
                 self._sent.wait(min(left, PERIOD_S))
@@ -438,7 +439,7 @@ class Run:
         self._lock = threading.RLock()
         self._step: int = stream["start_step"] or 0
         self._settled = False
-        self._dropped = 0
+        self._dropped = self._refused = 0
         self._pid = 0
         if spool is not None:
             self._spool, self._pid = spool, os.getpid()
@@ -459,7 +460,7 @@ class Run:
         """
         items = list(self._numbers(values, ""))
         with self._lock:
-            self._step = self._step + 1 if step is None else int(step)
+            self._step = self._step + 1 if step is None else _checked(step)
             self._settle(self._step)
             for first in range(0, len(items), VALUES_PER_LINE):
                 part = dict(items[first : first + VALUES_PER_LINE])
@@ -473,7 +474,7 @@ class Run:
             if self._is_open() and not self._settled:
                 self._spool.describe(config={**self._spool.stream["config"], **flat})
             else:
-                step = self._step if step is None else int(step)
+                step = self._step if step is None else _checked(step)
                 self._write({"kind": "effective", "step": step, "values": flat}, len(flat))
 
     @_never_raises
@@ -484,23 +485,34 @@ class Run:
 
         `kind`: note, data, code, config, environment, eval or fork.
         """
+        if kind not in EVENT_KINDS:
+            raise ValueError(f"'{kind}' is none of {', '.join(EVENT_KINDS)}")
         with self._lock:
-            step = self._step if step is None else int(step)
-            body = {"kind": "note", "step": step, "what": kind, "title": str(title), "detail": flatten(detail or {})}
+            step = self._step if step is None else _checked(step)
+            title = str(title).replace("\0", "")
+            body = {"kind": "note", "step": step, "what": kind, "title": title, "detail": flatten(detail or {})}
             self._write({**body, "wall_time": time.time()}, 1)
 
     @_never_raises
     def flush(self, timeout_s: float = 30.0) -> bool:
-        """True: everything logged so far is committed in Lathe's database."""
+        """True: everything logged since the last call is committed in Lathe's database.
+
+        False: Lathe did not come back within `timeout_s`, or it refused a line, which lies in `refused.txt` then.
+        """
         if not self._is_open():
             return False
         with self._lock:
             self._settle(self._step + 1)
-        return self._sender.flush(timeout_s)
+        sent, before = self._sender.flush(timeout_s), self._refused
+        self._refused = self._spool.refused
+        return sent and self._refused == before
 
     @_never_raises
     def finish(self, reason: str = "completed", message: str = "", timeout_s: float = 10.0) -> bool:
-        """The end: `reason` is completed, stopped or failed. Returns whether everything arrived; what did not waits."""
+        """The end: `reason` is completed, stopped or failed. True: everything arrived, and nothing was refused.
+
+        What did not arrive within `timeout_s` waits in the spool.
+        """
         if not self._is_open():
             return False
         with self._lock:
@@ -517,7 +529,7 @@ class Run:
             _say(f"not all of run {self.id} is sent yet; the next run sends it, or: python -m lathe_log")
         if not self._sender.is_alive():
             self._spool.close(remove=done)
-        return done
+        return done and not self._spool.refused
 
     def _is_open(self) -> bool:
         return self._pid == os.getpid()
@@ -554,27 +566,26 @@ class Run:
                 except Exception as error:
                     _say(f"'{name[:80]}' is left out: {error}")
                     continue
-            if len(name) > MAX_NAME_CHARACTERS - 20 or "\0" in name:
-                _say(f"'{name[:80]}' is left out: the name is too long or has a NUL")
+            if not 0 < len(name) <= MAX_NAME_CHARACTERS - 20 or "\0" in name:
+                _say(f"'{name[:80]}' is left out: the name is empty, too long or has a NUL")
                 continue
             yield name if "@rank=" in name else name + self._suffix, value
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys; lists become JSON, and what JSON lacks becomes its text."""
+    """Dotted keys; lists become JSON, and what JSON lacks becomes its text. NUL characters go."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        name = f"{prefix}{key}"
+        name = f"{prefix}{key}".replace("\0", "")
         if getattr(value, "ndim", None) == 0:  # a number of numpy or torch
             value = value.item()
         if isinstance(value, Mapping):
             flat.update(flatten(value, f"{name}."))
-        elif value is None or isinstance(value, (bool, int, float, str)):
+        elif value is None or isinstance(value, (bool, int, float)):
             flat[name] = value
-        elif isinstance(value, (list, tuple)):
-            flat[name] = json.dumps(value, default=str)
         else:
-            flat[name] = str(value)
+            text = json.dumps(value, default=str) if isinstance(value, (list, tuple)) else str(value)
+            flat[name] = text.replace("\0", "").replace("\\u0000", "")
     return flat
 
 
@@ -601,7 +612,8 @@ def init(
 ) -> Run:
     """Begin, or with the `run` of an earlier process go on: that makes another segment of the same run.
 
-    Names of project and run keep letters, digits, dot, dash and underscore; other characters become a dash.
+    Names of project and run keep ASCII letters, digits, dot, dash and underscore; other characters become a dash, and
+    those of other scripts a short hash, so that different names stay different.
     `start_step`: steps already made (None: the first that is logged tells). `code_version`: None asks git.
     `parent`: run and step of a fork. `rank`, `world_size`: None asks RANK and WORLD_SIZE, then SLURM.
     `start`: what all ranks of one launch share (None: LATHE_START, torchrun, SLURM, or the common parent process).
@@ -697,7 +709,16 @@ def _text(value: object) -> str:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:120] or "unnamed"
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:110] or "unnamed"
+    return slug if text.isascii() else f"{slug}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _checked(step: Any) -> int:
+    """Raises ValueError for what is no step."""
+    number = int(step)
+    if not -(2**63) < number < 2**63:
+        raise ValueError(f"the step {number} does not fit 64 bits")
+    return number
 
 
 def _spool_root(given: str | None) -> Path:
@@ -755,7 +776,7 @@ def _at_exit() -> None:
     error = getattr(sys, "last_value", None)
     reason, message = ("stopped", "the process ended without finish()") if error is None else _ending(error)
     for run in _runs:
-        run.finish(reason, message)
+        run.finish(reason, message, EXIT_S)
 
 
 def _after_fork() -> None:

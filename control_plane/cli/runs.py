@@ -63,17 +63,22 @@ def diff(
         _print_comparison(comparison)
 
 
+def _same(found: dict[str, Any], section: str) -> str:
+    """What it means that a section shows no difference."""
+    return "  not recorded on both sides" if section in found["not_recorded"] else "  no difference"
+
+
 def _print_comparison(found: dict[str, Any]) -> None:
     out = console()
     out.print(f"{found['before']}  ->  {found['after']}", style="bold", markup=False)
     for section in ("config", "effective", "mixture", "environment"):
         rows = [(change.key, change.before, "->", change.after) for change in found[section]]
         out.print(f"\n{section}", style="bold")
-        print_table(("field", "before", "", "after"), rows, empty="  no difference")
+        print_table(("field", "before", "", "after"), rows, empty=_same(found, section))
     code = found["code"]
     out.print("\ncode", style="bold")
-    if code["before"] == code["after"]:
-        out.print("  no difference")
+    if code["before"] == code["after"] or "code" in found["not_recorded"]:
+        out.print(_same(found, "code"))
     else:
         out.print(f"  {code['before'][:12]} -> {code['after'][:12]}", markup=False)
     for commit in code["commits"]:

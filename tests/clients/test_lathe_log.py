@@ -234,13 +234,64 @@ def test_a_refused_line_does_not_keep_the_others_back(api: ApiProcess, trainings
         """
 run = lathe_log.init("p", run="r")
 run.log({"loss": 1.0})
-run.event("of no known kind", kind="surprise")
+note = {"kind": "note", "step": 1, "what": "surprise", "title": "of no known kind", "detail": {}, "wall_time": 1.0}
+run._write(note, 1)  # as a client of a later version may
 run.log({"loss": 2.0})
+assert run.flush() is False, "not everything is in the database"
+run.log({"loss": 3.0})
+assert run.flush() is True
+assert run.finish() is False
+"""
+    )
+    assert points(store, "r") == [(0, 1, 1.0), (0, 2, 2.0), (0, 3, 3.0)]
+    assert b"of no known kind" in (trainings.spool / "refused.txt").read_bytes()
+
+
+def test_what_no_store_takes_is_left_out_before_it_is_sent(api: ApiProcess, trainings: Trainings, store: Store) -> None:
+    api.start()
+    trainings.run(
+        """
+run = lathe_log.init("p", run="r", config={"nul\\0key": "a\\0b", "list": ["c\\0d"]})
+run.log({"": 1.0, "loss": 2.0}, step=1)
+run.log({"loss": 3.0}, step=2**64)
+run.event("a\\0title", detail={"k": "\\0"})
+run.event("of no known kind", kind="surprise")
 assert run.finish()
 """
     )
-    assert points(store, "r") == [(0, 1, 1.0), (0, 2, 2.0)]
-    assert b"of no known kind" in (trainings.spool / "refused.txt").read_bytes()
+    assert points(store, "r") == [(0, 1, 2.0)]
+    assert store.runs.declared("r", 0) == {"nulkey": "ab", "list": '["cd"]'}
+    assert [event.title for event in store.timeline.list("r", kinds=[TimelineKind.NOTE])] == ["atitle"]
+    assert not (trainings.spool / "refused.txt").exists()
+
+
+def test_names_of_any_script_stay_different_runs(api: ApiProcess, trainings: Trainings, store: Store) -> None:
+    api.start()
+    for name in ("тест", "проба", "実験1"):
+        trainings.run(f"run = lathe_log.init('проект', run={name!r}); run.log({{'loss': 1.0}}); assert run.finish()")
+    runs = store.runs.list()
+    assert len({run.id for run in runs}) == 3
+    assert len({run.project_id for run in runs}) == 1
+    assert all(store.runs.segments(run.id)[-1].number == 0 for run in runs)
+
+
+def test_flush_waits_for_a_lathe_that_comes_back(api: ApiProcess, trainings: Trainings, store: Store) -> None:
+    training = trainings.start(
+        """
+run = lathe_log.init("p", run="r")
+run.log({"loss": 1.0})
+print(run.flush(0.1), flush=True)
+print(run.flush(60), flush=True)
+run.finish()
+"""
+    )
+    assert training.stdout is not None
+    assert training.stdout.readline() == "False\n"
+    time.sleep(4)  # several attempts fail
+    api.start()
+    assert training.stdout.readline() == "True\n"
+    training.communicate(timeout=30)
+    assert points(store, "r") == [(0, 1, 1.0)]
 
 
 def test_a_refused_log_does_not_keep_the_others_back(api: ApiProcess, trainings: Trainings, store: Store) -> None:
