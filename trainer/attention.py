@@ -65,21 +65,21 @@ class _RotaryAttention(torch.autograd.Function):
     """Turns queries and keys, and attends. By hand it moves a third less memory than the composite form."""
 
     @staticmethod
-    def forward(ctx: Any, qkv_BSAC: Tensor, tables: AttentionTables) -> Tensor:
+    def forward(ctx: Any, qkv_BSAC: Tensor, tables: AttentionTables, mask_NTS: Tensor) -> Tensor:
         num_sequences, seq_len, _, width = qkv_BSAC.shape
         heads, kv_heads = tables.num_heads, tables.num_kv_heads
-        qk_BSJC = _turn(qkv_BSAC[:, :, : heads + kv_heads], tables.rotation_S1C)
+        qk_BSJC = turn(qkv_BSAC[:, :, : heads + kv_heads], tables.rotation_S1C)
         q_NTC = tables.query_rows(qk_BSJC[:, :, :heads])
         k_NSC = qk_BSJC[:, :, heads:].transpose(1, 2).reshape(-1, seq_len, width)
         v_NSC = qkv_BSAC[:, :, heads + kv_heads :].transpose(1, 2).reshape(-1, seq_len, width)
-        scores_NTS = torch.baddbmm(tables.mask_TS, q_NTC, k_NSC.transpose(1, 2), alpha=tables.scale)
+        scores_NTS = torch.baddbmm(mask_NTS, q_NTC, k_NSC.transpose(1, 2), alpha=tables.scale)
         probs_NTS = scores_NTS.softmax(dim=-1)
         ctx.tables = tables
         ctx.save_for_backward(q_NTC, k_NSC, v_NSC, probs_NTS)
         return tables.query_heads(torch.bmm(probs_NTS, v_NSC)).reshape(num_sequences, seq_len, heads * width)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         q_NTC, k_NSC, v_NSC, probs_NTS = ctx.saved_tensors
         tables: AttentionTables = ctx.tables
         (grad_BSD,) = grads
@@ -93,10 +93,10 @@ class _RotaryAttention(torch.autograd.Function):
         query_part.copy_(tables.query_heads(torch.bmm(grad_scores_NTS, k_NSC)))
         turned_BSJC[:, :, heads:] = _by_position(torch.bmm(grad_scores_NTS.transpose(1, 2), q_NTC), kv_heads)
         grad_v_BSKC = _by_position(torch.bmm(probs_NTS.transpose(1, 2), grad_NTC), kv_heads)
-        return torch.cat([_turn(turned_BSJC, tables.rotation_back_S1C), grad_v_BSKC], dim=2), None
+        return torch.cat([turn(turned_BSJC, tables.rotation_back_S1C), grad_v_BSKC], dim=2), None, None
 
 
-def _turn(x_BSJC: Tensor, rotation_S1C: Tensor) -> Tensor:
+def turn(x_BSJC: Tensor, rotation_S1C: Tensor) -> Tensor:
     """Neighbouring pairs of channels are multiplied as complex numbers."""
     pairs = torch.view_as_complex(x_BSJC.reshape(*x_BSJC.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * rotation_S1C).flatten(-2)
@@ -107,10 +107,38 @@ def _by_position(x_NSC: Tensor, num_kv_heads: int) -> Tensor:
     return x_NSC.view(-1, num_kv_heads, *x_NSC.shape[1:]).transpose(1, 2)
 
 
+def document_mask(document_BS: Tensor | None, tables: AttentionTables) -> Tensor | None:
+    """[N, T, S] 0 where a position may see another: an earlier one, or itself, of its own document; else -inf.
+
+    `document_BS` says which document a token is of, -1 for padding, and may be one token longer than the positions.
+    Within a document only distances matter to rotary positions, so they need not start anew. None: no documents.
+    """
+    if document_BS is None:
+        return None
+    groups, seq_len = tables.num_heads // tables.num_kv_heads, tables.mask_TS.shape[1]
+    document_BS = document_BS[:, :seq_len]
+    apart_BSS = document_BS.unsqueeze(2) != document_BS.unsqueeze(1)
+    mask_BSS = tables.mask_TS[:seq_len].masked_fill(apart_BSS, -math.inf)
+    return mask_BSS.repeat(1, groups, 1).repeat_interleave(tables.num_kv_heads, dim=0)
+
+
 def attention(
-    x_BSD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: ModelConfig, tables: AttentionTables
+    x_BSD: Tensor,
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    config: ModelConfig,
+    tables: AttentionTables,
+    mask_NTS: Tensor | None = None,
 ) -> Tensor:
-    """One attention layer. `weights` holds `<prefix>q_proj.weight` and so on.
+    """One attention layer; plain causal without a mask. `weights` holds `<prefix>q_proj.weight` and so on."""
+    qkv_BSAC = projected(x_BSD, weights, prefix, config)
+    mask = tables.mask_TS if mask_NTS is None else mask_NTS
+    out_BSD: Tensor = _RotaryAttention.apply(qkv_BSAC, tables, mask)  # type: ignore[no-untyped-call]
+    return functional.linear(out_BSD, weights[f"{prefix}o_proj.weight"])
+
+
+def projected(x_BSD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: ModelConfig) -> Tensor:
+    """[B, S, A, C] queries, keys and values, the first two normed if configured.
 
     The three matrices are joined for one product; as parameters they stay apart.
     """
@@ -123,5 +151,4 @@ def attention(
         gains = [weights[f"{prefix}{name}_norm.weight"].expand(count, -1) for name, count in heads.items()]
         qk_BSJC, v_BSKC = torch.split(qkv_BSAC, [sum(heads.values()), config.num_kv_heads], dim=2)
         qkv_BSAC = torch.cat([rms_norm(qk_BSJC, torch.cat(gains), config.norm_eps), v_BSKC], dim=2)
-    out_BSD: Tensor = _RotaryAttention.apply(qkv_BSAC, tables)  # type: ignore[no-untyped-call]
-    return functional.linear(out_BSD, weights[f"{prefix}o_proj.weight"])
+    return qkv_BSAC

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from contracts.errors import DiskFull, NotFound, UserInputError
 from trainer.loader import LoaderState
+from trainer.mixture_events import NO_WINDOW, Window
 from trainer.optim import ParameterState
 from trainer.order import MixtureEvent
 from trainer.training import TrainingState
@@ -115,6 +116,7 @@ def _described(state: TrainingState, tensors: Mapping[str, Tensor], content: byt
         "events": [asdict(event) for event in state.loader.events],
         "sample_space": state.loader.sample_space,
         "num_samples": len(state.loader.seen),
+        **({"window": asdict(state.loader.window)} if state.loader.window.rows else {}),
     }
 
 
@@ -130,6 +132,7 @@ def _state(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Train
         events=tuple(events),
         sample_space=described["sample_space"],
         seen=np.unpackbits(tensors["seen"].numpy(), count=described["num_samples"]).astype(np.bool_),
+        window=Window(**described["window"]) if "window" in described else NO_WINDOW,
     )
     weights = {key.removeprefix("weights/"): t for key, t in tensors.items() if key.startswith("weights/")}
     return TrainingState(step=described["step"], weights=weights, optimizer=optimizer, loader=loader)

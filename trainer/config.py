@@ -6,14 +6,17 @@ Overrides arrive as dotted keys, for instance `moe.balance.coef`; see `Section.w
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from trainer.data_config import SOURCES as SOURCES
+from trainer.data_config import DataConfig as DataConfig
+from trainer.data_config import MixtureConfig as MixtureConfig
 from trainer.section import Count, Fraction, NonNegative, Positive, Section, Steps
 
 GROUPS = ("embedding", "head", "norm", "bias", "router", "attention", "experts")
-SOURCES = ("library", "packages", "documentation", "encodings")
 
 
 class InitConfig(Section):
@@ -29,8 +32,9 @@ class InitConfig(Section):
 
 
 class ModelConfig(Section):
-    """Decoder-only transformer with one MoE layer per block."""
+    """Decoder-only transformer; `moe` says what follows attention in each block."""
 
+    vocab_size: Annotated[int, Field(ge=256)] = 256  # the corpus uses the first 256 tokens, one for each byte
     num_layers: Count = 8
     d_model: Annotated[int, Field(ge=4, multiple_of=4)] = 64
     num_heads: Count = 4
@@ -55,6 +59,11 @@ class ModelConfig(Section):
                 f"model.num_heads {self.num_heads} is not a multiple of model.num_kv_heads {self.num_kv_heads}"
             )
         return self
+
+    def longest_distance(self) -> float:
+        """Positions after which the slowest rotary pair has turned once: 2 pi base^((C - 2) / C) * scale."""
+        slowest: float = self.rope_base ** ((self.head_dim - 2) / self.head_dim)
+        return 2.0 * math.pi * slowest * self.rope_scale
 
 
 class PenaltyConfig(Section):
@@ -92,9 +101,13 @@ class MoeConfig(Section):
     d_expert: Annotated[int, Field(ge=4, multiple_of=4)] = 32
     num_shared_experts: Steps = 0  # experts that every token passes through, beside the routed ones
     gate: Literal["softmax", "sigmoid"] = "softmax"
+    num_dense_layers: Steps = 0  # first layers that have one dense SwiGLU of width d_dense instead of experts
+    d_dense: Annotated[int, Field(ge=4, multiple_of=4)] = 128
     renormalise: bool = True  # weights of the chosen experts sum to 1
     routed_scale: Positive = 1.0  # factor on the routed output
     router_bias: bool = False  # a learned bias on the router logits (parameter group `bias`)
+    choice_bias: bool = False  # a bias that only decides the choice, moved by the sign of each expert's excess load
+    choice_bias_rate: NonNegative = 1e-3  # its change per optimizer step (Wang et al., arXiv 2408.15664 algorithm 1)
     router_temperature: Positive = 1.0  # logits are divided by it
     router_jitter: Fraction = 0.0  # router inputs are multiplied by uniform(1 - j, 1 + j) (Switch, arXiv 2101.03961)
     balance: BalanceConfig = BalanceConfig()
@@ -105,6 +118,31 @@ class MoeConfig(Section):
         if self.top_k > self.num_experts:
             raise ValueError(f"moe.top_k {self.top_k} is larger than moe.num_experts {self.num_experts}")
         return self
+
+
+class MtpConfig(Section):
+    """Multi-token prediction: module k predicts the token k places behind the next (DeepSeek-V3, arXiv 2412.19437).
+
+    Its loss, the mean over the modules, counts `coef`, moving linearly to `final_coef` from `anneal_from` on.
+    """
+
+    num_modules: Steps = 0
+    coef: NonNegative = 0.3
+    anneal_from: Steps | None = None  # step at which the coefficient starts to move; None: never
+    anneal_steps: Count = 100
+    final_coef: NonNegative = 0.1
+    teacher: Literal["labels", "main_head"] = "labels"  # main_head: the main model's own distribution, no gradient
+    freeze_main_until: Steps = 0  # steps during which only the modules learn
+
+    def coefficient(self, step: int) -> float:
+        """The coefficient at a 0-based step."""
+        if self.anneal_from is None or step < self.anneal_from:
+            return self.coef
+        moved = min(1.0, (step + 1 - self.anneal_from) / self.anneal_steps)
+        return self.coef + moved * (self.final_coef - self.coef)
+
+    def freezes_main(self, step: int) -> bool:
+        return self.num_modules > 0 and step < self.freeze_main_until
 
 
 class GroupConfig(Section):
@@ -140,6 +178,7 @@ class MuonConfig(Section):
     iterations: Count = 5
     nesterov: bool = True
     rms: Positive = 0.2  # RMS of the update per unit of learning rate
+    split_heads: bool = False  # orthogonalise the query, key and value matrix of each head by itself
 
 
 class ScheduleConfig(Section):
@@ -152,40 +191,12 @@ class ScheduleConfig(Section):
     min_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
-class MixtureConfig(Section):
-    """Sampling weights of the corpus sources; only their ratios count."""
-
-    library: NonNegative = 0.4
-    packages: NonNegative = 0.3
-    documentation: NonNegative = 0.2
-    encodings: NonNegative = 0.1
-
-    @model_validator(mode="after")
-    def _some_weight(self) -> Self:
-        if sum(self.weights()) <= 0:
-            raise ValueError("data.mixture has no source with a weight above 0")
-        return self
-
-    def weights(self) -> tuple[float, ...]:
-        """In the order of SOURCES."""
-        return tuple(float(getattr(self, name)) for name in SOURCES)
-
-
-class DataConfig(Section):
-    """Corpus, sequence shape and mixture."""
-
-    batch_size: Count = 8  # sequences of one optimizer step, over all ranks
-    seq_len: Count = 64
-    corpus_bytes: Annotated[int, Field(ge=4096)] = 2_000_000  # at most; shared equally by the sources
-    stride: Count | None = None  # bytes between the starts of neighbouring samples; None: seq_len
-    shuffle: bool = True  # within each source and epoch
-    mixture: MixtureConfig = MixtureConfig()
-
-
 class ParallelConfig(Section):
-    """Virtual data parallelism: ranks are simulated in one process; the global batch does not depend on it."""
+    """Virtual parallelism: ranks are simulated in one process; the global batch does not depend on any of them."""
 
     dp_size: Count = 4
+    cp_size: Count = 1  # ranks that share a sequence: of its 2 * cp_size chunks, rank r has r and 2 * cp_size - 1 - r
+    accumulation: Count = 1  # forward and backward passes whose gradients are summed before one update
 
 
 class LossConfig(Section):
@@ -217,6 +228,7 @@ class DiagnosticsConfig(Section):
     routing_every: Count = 1
     sources_every: Count = 1
     console_every: Count = 10
+    detail_every: Steps = 0  # norms of single matrices and experts, and the parts of the step's time; 0 is off
 
 
 Form = Literal["bf16", "mxfp8", "nvfp4"]
@@ -240,7 +252,8 @@ class NumericsConfig(Section):
 
     router_input: Literal["float32", "bfloat16"] = "float32"  # rounding of what the router reads
     experts: ExpertNumerics = ExpertNumerics()
-    on_nonfinite: Literal["stop", "continue"] = "stop"
+    activation_checkpointing: bool = False  # blocks are computed again in the backward pass: equal bits, less memory
+    on_nonfinite: Literal["stop", "continue", "skip", "rewind"] = "stop"
 
 
 class TrainConfig(Section):
@@ -250,6 +263,7 @@ class TrainConfig(Section):
     steps: Count = 300  # optimizer steps after which the training is complete
     model: ModelConfig = ModelConfig()
     moe: MoeConfig = MoeConfig()
+    mtp: MtpConfig = MtpConfig()
     loss: LossConfig = LossConfig()
     optim: OptimConfig = OptimConfig()
     muon: MuonConfig = MuonConfig()
@@ -263,8 +277,38 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _ranks_share_the_batch(self) -> Self:
-        if self.data.batch_size % self.parallel.dp_size:
+        parallel, data = self.parallel, self.data
+        if data.batch_size % parallel.dp_size:
             raise ValueError(
-                f"data.batch_size {self.data.batch_size} is not a multiple of parallel.dp_size {self.parallel.dp_size}"
+                f"data.batch_size {data.batch_size} is not a multiple of parallel.dp_size {parallel.dp_size}"
+            )
+        if data.batch_size % (parallel.dp_size * parallel.accumulation):
+            raise ValueError(
+                f"data.batch_size {data.batch_size} is not a multiple of parallel.dp_size {parallel.dp_size} "
+                f"times parallel.accumulation {parallel.accumulation}"
+            )
+        if parallel.cp_size > 1 and data.seq_len % (2 * parallel.cp_size):
+            raise ValueError(
+                f"data.seq_len {data.seq_len} is not a multiple of 2 * parallel.cp_size = {2 * parallel.cp_size}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _layers_fit(self) -> Self:
+        if self.moe.num_dense_layers >= self.model.num_layers:
+            raise ValueError(
+                f"moe.num_dense_layers {self.moe.num_dense_layers} leaves no expert layer of "
+                f"model.num_layers {self.model.num_layers}"
+            )
+        if self.mtp.num_modules >= self.data.seq_len:
+            raise ValueError(f"mtp.num_modules {self.mtp.num_modules} needs a longer data.seq_len {self.data.seq_len}")
+        return self
+
+    @model_validator(mode="after")
+    def _positions_can_be_told_apart(self) -> Self:
+        if self.data.seq_len > self.model.longest_distance():
+            raise ValueError(
+                f"data.seq_len {self.data.seq_len} is beyond the rotation of model.rope_base {self.model.rope_base}: "
+                f"its slowest pair turns once in {self.model.longest_distance():.0f} positions"
             )
         return self

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contracts.errors import EnvironmentFault
-from trainer.config import SOURCES
+from contracts.errors import ConfigError, EnvironmentFault, UserInputError
+from trainer.data_config import SOURCES, DataConfig
 
 _PACKAGES = (
     "asyncio", "collections", "concurrent", "ctypes", "email", "html", "http", "importlib", "json",
@@ -26,10 +27,26 @@ _PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """The bytes of each source, in the order of SOURCES, and the hash of all of them."""
+    """The bytes of each source, in the order of `DataConfig.source_names`, and the hash of all of them.
+
+    A zero byte ends each document. `answer` belongs to prompts and answers: True where a byte is to be learned.
+    """
 
     sources: tuple[NDArray[np.uint8], ...]
     sha256: str
+    answer: NDArray[np.bool_] | None = None
+
+
+def corpus_of(data: DataConfig) -> Corpus:
+    """What the config names: the standard library, or prompts and answers."""
+    if data.documents != "answers":
+        return load_corpus(data.corpus_bytes)
+    if not data.examples:
+        raise ConfigError(
+            "data.documents is answers, but data.examples names no file",
+            remedy='set data.examples to a JSONL file of {"prompt": "...", "answer": "..."}',
+        )
+    return load_examples(Path(data.examples))
 
 
 def load_corpus(max_bytes: int) -> Corpus:
@@ -47,7 +64,7 @@ def load_corpus(max_bytes: int) -> Corpus:
         if not text:
             raise EnvironmentFault(
                 f"this Python has no text for the corpus source '{name}' (looked in {library})",
-                remedy="install the full standard library, or set data.mixture to sources that exist",
+                remedy="install the full standard library of this Python, or use one that has it",
             )
     digest = hashlib.sha256()
     for name in SOURCES:
@@ -55,6 +72,38 @@ def load_corpus(max_bytes: int) -> Corpus:
     return Corpus(
         sources=tuple(np.frombuffer(texts[name], dtype=np.uint8) for name in SOURCES), sha256=digest.hexdigest()
     )
+
+
+def load_examples(path: Path) -> Corpus:
+    """One source of prompts, each followed by its answer and a zero byte. Raises UserInputError naming the line."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserInputError(
+            f"data.examples: {path} cannot be read ({error})", remedy="name a JSONL file of prompts and answers"
+        ) from error
+    examples = [_example(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+    if not examples:
+        raise UserInputError(
+            f"data.examples: {path} is empty", remedy='add lines like {"prompt": "...", "answer": "..."}'
+        )
+    text = b"".join(prompt + answer + b"\0" for prompt, answer in examples)
+    answer = np.concatenate([np.arange(len(p) + len(a) + 1) >= len(p) for p, a in examples])
+    digest = hashlib.sha256(text + np.packbits(answer).tobytes()).hexdigest()
+    return Corpus(sources=(np.frombuffer(text, dtype=np.uint8),), sha256=digest, answer=answer)
+
+
+def _example(line: str, where: str) -> tuple[bytes, bytes]:
+    try:
+        fields = json.loads(line)
+        prompt, answer = fields["prompt"].encode(), fields["answer"].encode()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserInputError(
+            f'{where} is not {{"prompt": "...", "answer": "..."}} ({error!r})', remedy="correct or remove the line"
+        ) from error
+    if not prompt or not answer or b"\0" in prompt + answer:
+        raise UserInputError(f"{where}: prompt or answer is empty or holds a zero byte", remedy="correct or remove it")
+    return prompt, answer
 
 
 def _text(paths: list[Path], share: int) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contracts.errors import ConfigError
 from trainer.config import GROUPS, OptimConfig
 
-_LAYER = re.compile(r"^(layers\.\d+)\.(.+)$")
+_LAYER = re.compile(r"^((?:layers|mtp)\.\d+)\.(.+)$")
 
 
 def assign_groups(
@@ -34,7 +34,10 @@ def assign_groups(
 
 
 def module_of(name: str) -> str:
-    """Metric module of a parameter: embedding, head, final_norm, layers.I.{attn, router, experts, norm}."""
+    """Metric module of a parameter: embedding, head, final_norm, or a block's attn, router, experts, dense or norm.
+
+    Blocks are `layers.I` and `mtp.I`; an MTP module also has a `projection`.
+    """
     match = _LAYER.match(name)
     if match is None:
         return name.partition(".")[0]

@@ -39,6 +39,7 @@ class Bucket:
     settings: GroupConfig
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    matrix: tuple[int, ...]  # rows and columns of what Muon orthogonalises; () under AdamW
     flat: Tensor
     age: int
     state: dict[str, Tensor] = field(default_factory=dict)
@@ -63,9 +64,8 @@ class Bucket:
         momentum, beta = self.state["momentum"], self.settings.beta1
         momentum.lerp_(grad, 1.0 - beta)
         update = grad.lerp(momentum, beta) if muon.nesterov else momentum
-        rows, columns = self.shapes[0][-2:]
-        direction = orthogonalise(update.view(-1, rows, columns), muon.iterations, self.settings.eps)
-        return direction.reshape(-1).mul_(rms_scale((rows, columns), muon.rms))
+        direction = orthogonalise(update.view(-1, *self.matrix), muon.iterations, self.settings.eps)
+        return direction.reshape(-1).mul_(rms_scale(self.matrix, muon.rms))
 
 
 class Optimizer:
@@ -78,21 +78,34 @@ class Optimizer:
         optim: OptimConfig,
         muon: MuonConfig,
         states: Mapping[str, ParameterState],
+        head_dim: int | None = None,
     ) -> None:
-        """`states` come from a checkpoint; a parameter without one, or whose optimizer changed, starts anew."""
+        """`states` come from a checkpoint; a parameter without one, or whose optimizer changed, starts anew.
+
+        `head_dim` are the rows of one head in query, key and value matrices; `muon.split_heads` needs it.
+        """
         self._muon = muon
         self.groups = dict(groups)
-        self._buckets = _buckets(values, groups, optim, states)
+        self._buckets = _buckets(values, groups, optim, states, head_dim if muon.split_heads else None)
         self.weights = {n: w.requires_grad_() for bucket in self._buckets for n, w in bucket.split(bucket.flat).items()}
         self.names = tuple(self.weights)
 
     @torch.no_grad()
-    def step(self, grads: Sequence[Tensor], scale: float, multiplier: float) -> dict[str, Tensor]:
-        """One update from the gradients (in the order of `names`) times `scale`. Returns the norm moved by group."""
+    def step(
+        self, grads: Sequence[Tensor], scale: float, multiplier: float, *, only_mtp: bool = False
+    ) -> dict[str, Tensor]:
+        """One update from the gradients (in the order of `names`) times `scale`. Returns the norm moved by group.
+
+        With `only_mtp` the main model stands still: its weights, its moments and their age.
+        """
         squared: dict[str, list[Tensor]] = {}
         start = 0
         for bucket in self._buckets:
             end = start + len(bucket.names)
+            if only_mtp and not _is_mtp(bucket.names[0]):
+                squared.setdefault(bucket.group, []).append(torch.zeros(()))
+                start = end
+                continue
             grad = torch.cat([grad.reshape(-1) for grad in grads[start:end]]).mul_(scale)
             start = end
             lr = bucket.settings.lr * multiplier
@@ -127,16 +140,17 @@ def _buckets(
     groups: Mapping[str, str],
     optim: OptimConfig,
     states: Mapping[str, ParameterState],
+    head_rows: int | None,
 ) -> list[Bucket]:
-    members: dict[tuple[int, int, tuple[int, ...]], list[str]] = {}
+    members: dict[tuple[int, bool, int, tuple[int, ...]], list[str]] = {}
     for name, value in values.items():
         settings = optim.group(groups[name])
         age = states[name].age if _fits(states.get(name), settings) else 0
-        shape = tuple(value.shape[-2:]) if settings.optimizer == "muon" else ()
-        members.setdefault((GROUPS.index(groups[name]), age, shape), []).append(name)
+        shape = _matrix(name, value, head_rows) if settings.optimizer == "muon" else ()
+        members.setdefault((GROUPS.index(groups[name]), _is_mtp(name), age, shape), []).append(name)
     return [
-        _bucket(GROUPS[group], optim.group(GROUPS[group]), age, some, values, states)
-        for (group, age, _), names in sorted(members.items())
+        _bucket(GROUPS[group], optim.group(GROUPS[group]), age, matrix, some, values, states)
+        for (group, _, age, matrix), names in sorted(members.items())
         for some in _pieces(names, values)
     ]
 
@@ -159,6 +173,7 @@ def _bucket(
     group: str,
     settings: GroupConfig,
     age: int,
+    matrix: tuple[int, ...],
     names: list[str],
     values: Mapping[str, Tensor],
     states: Mapping[str, ParameterState],
@@ -173,10 +188,21 @@ def _bucket(
         settings=settings,
         names=tuple(names),
         shapes=tuple(tuple(values[name].shape) for name in names),
+        matrix=matrix,
         flat=flat,
         age=age,
         state=state,
     )
+
+
+def _matrix(name: str, value: Tensor, head_rows: int | None) -> tuple[int, ...]:
+    rows, columns = value.shape[-2:]
+    is_by_head = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+    return (head_rows if head_rows and is_by_head else rows, columns)
+
+
+def _is_mtp(name: str) -> bool:
+    return name.startswith("mtp.")
 
 
 def _fits(state: ParameterState | None, settings: GroupConfig) -> bool:

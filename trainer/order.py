@@ -20,7 +20,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureEvent:
-    """From position `start` on, samples are drawn with these weights (in the order of SOURCES) and this seed."""
+    """From position `start` on, samples are drawn with these weights (one a source) and this seed."""
 
     start: int
     seed: int
@@ -40,34 +40,37 @@ class GlobalOrder:
         self._events = tuple(events)
         self._shuffle = shuffle
         self.first_id = np.concatenate([[0], np.cumsum(self._num_samples)[:-1]]).astype(np.int64)
-        self._ids: Ids = np.empty(0, dtype=np.int64)
+        self._ids: Ids = np.empty(_BLOCK, dtype=np.int64)
+        self._size = 0  # of `_ids`, that is drawn
         self._drawn = [0] * len(self._num_samples)
         self._epochs: list[Ids] = [np.empty(0, dtype=np.int64)] * len(self._num_samples)
         self._event = 0
 
     def ids(self, positions: Ids) -> Ids:
         """Sample ids at the given positions (any shape, each >= 0)."""
-        while len(self._ids) <= int(positions.max()):
+        while self._size <= int(positions.max()):
             self._extend()
         return self._ids[positions]
 
     def source_of(self, ids: Ids) -> NDArray[np.int64]:
-        """Index into SOURCES."""
+        """Index of the source that each sample belongs to."""
         return np.searchsorted(self.first_id, ids, side="right") - 1
 
     def _extend(self) -> None:
-        start = len(self._ids)
+        start = self._size
         if self._event + 1 < len(self._events) and self._events[self._event + 1].start == start:
             self._event += 1
             self._reshuffle_rest()
         later = [event.start for event in self._events[self._event + 1 : self._event + 2]]
         end = min([start + _BLOCK, *later])
         sources = _choose_sources(np.arange(start, end, dtype=np.uint64), self._events[self._event])
-        block = np.empty(end - start, dtype=np.int64)
+        if end > len(self._ids):
+            self._ids = np.concatenate([self._ids, np.empty_like(self._ids)])
+        block = self._ids[start:end]
         for source in range(len(self._num_samples)):
             chosen = np.flatnonzero(sources == source)
             block[chosen] = self.first_id[source] + self._draw(source, len(chosen))
-        self._ids = np.concatenate([self._ids, block])
+        self._size = end
 
     def _draw(self, source: int, count: int) -> Ids:
         """The next `count` samples of a source, epoch after epoch."""

@@ -43,7 +43,9 @@ def balance_loss(layer: int, probs_RNE: Tensor, load_RE: Tensor, config: Balance
 
     `probs_RNE` are the router's normalised scores, `load_RE` the fraction of routed assignments each expert got
     (sums to 1 per rank, carries no gradient). E * sum_e load_e * mean_n probs_e (Switch, arXiv 2101.03961 eq. 4);
-    with scope "global" the load is that of the whole batch (Qiu et al., arXiv 2501.11873).
+    with scope "global" the load is that of the whole step (Qiu et al., arXiv 2501.11873), however it is split.
+    At least 1 where load and scores order the experts alike. Of packed rows the scores of padding are 0, and the
+    others are scaled so that means over N and R are means over the tokens that count.
     """
     if config.scope == "global":
         load_RE = load_RE.mean(dim=0, keepdim=True)
@@ -60,7 +62,7 @@ def parameter_group(name: str, ndim: int) -> str:
     for group in ("embedding", "head", "router", "experts"):
         if group in name:
             return group
-    return "attention"
+    return "experts" if ".dense." in name else "attention"
 
 
 def rank_positions(step: int, rank: int, config: BatchLayout) -> Positions:

@@ -1,7 +1,7 @@
 """Top-k routing in float32, its auxiliary losses, and the violation measure.
 
 Shape letters: L layers, T tokens (ordered sequence, rank, position), R virtual data-parallel ranks, N tokens of
-one rank, I its sequences, S positions, E experts, K experts a token goes to, D model width.
+one rank, I its sequences, S positions, C context-parallel ranks, E experts, K experts a token goes to, D model width.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ class Routing:
 
 
 def route(x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: MoeConfig) -> Routing:
-    """Choose `top_k` experts for each token. `weights` holds `<prefix>weight` and, if configured, `<prefix>bias`."""
+    """Choose `top_k` experts for each token.
+
+    `weights` holds `<prefix>weight` and, if configured, `<prefix>bias`, which enters the scores, and
+    `<prefix>choice_bias`, which only moves the choice (Wang et al., arXiv 2408.15664 eq. 3).
+    """
     if config.router_jitter:
         x_TD = x_TD * torch.empty_like(x_TD).uniform_(1.0 - config.router_jitter, 1.0 + config.router_jitter)
     logits_ET = weights[f"{prefix}weight"] @ x_TD.t()
@@ -39,7 +43,12 @@ def route(x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: MoeC
     else:
         scores_ET = scaled_ET.sigmoid()
         probs_ET = scores_ET / scores_ET.sum(dim=0)
-    weight_KT, choice_KT = scores_ET.topk(config.top_k, dim=0)
+    if config.choice_bias:
+        biased_ET = scores_ET.detach() + weights[f"{prefix}choice_bias"].unsqueeze(1)
+        choice_KT = biased_ET.topk(config.top_k, dim=0).indices
+        weight_KT = scores_ET.gather(0, choice_KT)
+    else:
+        weight_KT, choice_KT = scores_ET.topk(config.top_k, dim=0)
     if config.renormalise:
         weight_KT = weight_KT / weight_KT.sum(dim=0)
     return Routing(
@@ -51,22 +60,30 @@ def route(x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: MoeC
     )
 
 
-def by_rank(x_LET: Tensor, dp_size: int, seq_len: int) -> Tensor:
-    """[L, R, N, E]: sequence i of the batch belongs to rank i % R."""
+def by_rank(x_LET: Tensor, dp_size: int, seq_len: int, cp_size: int = 1) -> Tensor:
+    """[L, R * C, N, E]: sequence i of the batch belongs to rank i % R.
+
+    Of the 2 * C equal chunks of a sequence, context-parallel rank c owns c and 2 * C - 1 - c (zig-zag).
+    """
     num_layers, num_experts, _ = x_LET.shape
-    x_LEIRS = x_LET.view(num_layers, num_experts, -1, dp_size, seq_len)
-    return x_LEIRS.permute(0, 3, 2, 4, 1).flatten(2, 3)
+    if cp_size == 1:
+        x_LEIRS = x_LET.view(num_layers, num_experts, -1, dp_size, seq_len)
+        return x_LEIRS.permute(0, 3, 2, 4, 1).flatten(2, 3)
+    chunks = x_LET.view(num_layers, num_experts, -1, dp_size, 2 * cp_size, seq_len // (2 * cp_size))
+    pairs = torch.stack([chunks[..., :cp_size, :], chunks[..., cp_size:, :].flip(4)], dim=5)
+    return pairs.permute(0, 3, 4, 2, 5, 6, 1).flatten(3, 5).flatten(1, 2)
 
 
-def expert_load(chosen_LET: Tensor, top_k: int, dp_size: int, seq_len: int) -> Tensor:
-    """[L, R, E] fraction of each rank's assignments that went to each expert; sums to 1 over the experts."""
-    tokens_per_rank = chosen_LET.shape[2] // dp_size
-    return by_rank(chosen_LET, dp_size, seq_len).sum(dim=2) / (tokens_per_rank * top_k)
+def expert_load(chosen_LET: Tensor, top_k: int, dp_size: int, seq_len: int, cp_size: int = 1) -> Tensor:
+    """[L, R * C, E] fraction of each rank's assignments that went to each expert; sums to 1 over the experts."""
+    tokens_per_rank = chosen_LET.shape[2] // (dp_size * cp_size)
+    return by_rank(chosen_LET, dp_size, seq_len, cp_size).sum(dim=2) / (tokens_per_rank * top_k)
 
 
-def z_loss(logits_LET: Tensor) -> Tensor:
-    """[L] mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv 2202.08906 eq. 5)."""
-    return logits_LET.logsumexp(dim=1).square().mean(dim=1)
+def z_loss(logits_LET: Tensor, weight_LT: Tensor | None = None) -> Tensor:
+    """[L] mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv 2202.08906 eq. 5), each token times its weight."""
+    square_LT = logits_LET.logsumexp(dim=1).square()
+    return (square_LT if weight_LT is None else square_LT * weight_LT).mean(dim=1)
 
 
 def max_violation(load_E: Tensor) -> Tensor:

@@ -27,14 +27,18 @@ from contracts.events import (
     segment_folder,
 )
 from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
-from trainer.corpus import Corpus, load_corpus
+from trainer.corpus import Corpus, corpus_of
 from trainer.executed import ExecutionRecord
+from trainer.feasibility import check_feasible, machine_memory
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
+from trainer.samples import sample_space
+from trainer.tiny_sft import for_answers
 from trainer.training import StepRecord, Training, TrainingState
 from trainer.wishes import Wishes
 
 _TRACED_STEPS = 2
+_MAX_REWINDS = 3  # to one checkpoint
 
 
 class Segment:
@@ -55,10 +59,14 @@ class Segment:
         self._wishes = Wishes(segment_folder(launch.folder, launch.segment), stop_requested)
         self._saved: list[CheckpointSaved] = list(log.found.checkpoints)
         self._effective: dict[str, Scalar] = {}
+        self._space = ""
+        self._rewinds: list[int] = []  # to the present checkpoint
 
     def run(self) -> Finished:
         """Train until the last step or a stop request; returns the event that was written last."""
-        corpus = load_corpus(self._config.data.corpus_bytes)
+        check_feasible(self._config, self._recipe.parts.parameter_group, machine_memory())
+        corpus = corpus_of(self._config.data)
+        self._space = sample_space(corpus, self._config.data)
         state = self._start_state()
         if not self._log.found.is_started:
             self._log.append(self._started(state, corpus))
@@ -71,7 +79,7 @@ class Segment:
             self._write(record)
             if training.step in (traced_until, last_step):
                 self._write_executed(training.step)
-            finished = self._fault(record) or self._stop(training, last_step)
+            finished = self._fault(record, training) or self._stop(training, last_step)
             is_wanted = self._wishes.checkpoint()
             if finished is None and (is_wanted or training.step % self._config.checkpoint.every == 0):
                 self._checkpoint(training)
@@ -93,7 +101,10 @@ class Segment:
         for saved in reversed(self._saved):
             if is_sound(Path(saved.path)):
                 return load_checkpoint(Path(saved.path))
-        return load_checkpoint(Path(self._launch.start_checkpoint)) if self._launch.start_checkpoint else None
+        if not self._launch.start_checkpoint:
+            return None
+        state = load_checkpoint(Path(self._launch.start_checkpoint))
+        return state if self._config.data.documents != "answers" else for_answers(state, self._space)
 
     def _started(self, state: TrainingState | None, corpus: Corpus) -> SegmentStarted:
         return SegmentStarted(
@@ -126,15 +137,22 @@ class Segment:
         self._record.stop()
         self._log.append(CodeExecuted(step=step, modules=self._record.modules(), lines=self._record.lines()))
 
-    def _fault(self, record: StepRecord) -> Finished | None:
-        if self._config.numerics.on_nonfinite == "continue" or math.isfinite(record.values["loss"]):
+    def _fault(self, record: StepRecord, training: Training) -> Finished | None:
+        """What the policy does about a loss or gradient that is not finite; the step was recorded as it is."""
+        policy = self._config.numerics.on_nonfinite
+        fault = _nonfinite(record)
+        if fault is None or policy in ("continue", "skip"):
             return None
-        return Finished(
-            step=record.step,
-            reason="failed",
-            message=f"the loss became {record.values['loss']} at step {record.step}",
-            remedy="look at the steps before it; numerics.on_nonfinite=continue trains on regardless",
-        )
+        if policy == "stop":
+            return _failed(record.step, fault, "numerics.on_nonfinite=skip or rewind goes on without the step")
+        state = self._start_state()
+        target = state.step if state else 0
+        self._rewinds = [step for step in self._rewinds if step == target] + [target]
+        if len(self._rewinds) > _MAX_REWINDS:
+            return _failed(record.step, f"{fault}, after {_MAX_REWINDS} returns to step {target}", "lower optim.*.lr")
+        self._say(f"step {record.step}: {fault}; weights and optimizer return to those of step {target}")
+        training.rewind(state)
+        return None
 
     def _stop(self, training: Training, last_step: int) -> Finished | None:
         if training.step == last_step or not self._stop_requested():
@@ -164,6 +182,19 @@ class Segment:
         mine = {saved.path for saved in self._saved}
         is_taken = self._launch.segment > 0 and plain.exists() and str(plain) not in mine
         return own if is_taken else plain
+
+
+def _nonfinite(record: StepRecord) -> str | None:
+    for name, text in (("loss", "loss"), ("grad_norm", "norm of the gradient")):
+        if not math.isfinite(record.values[name]):
+            return f"the {text} became {record.values[name]} at step {record.step}"
+    return None
+
+
+def _failed(step: int, message: str, remedy: str) -> Finished:
+    return Finished(
+        step=step, reason="failed", message=message, remedy=f"look at the steps before it and their data; {remedy}"
+    )
 
 
 def _environment(num_threads: int) -> dict[str, Scalar]:

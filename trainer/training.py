@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,14 +14,18 @@ from torch import Tensor
 
 from contracts.errors import ConfigError
 from contracts.events import Scalar
+from trainer.backward import StepGradients, step_gradients
+from trainer.balance import moved_choice_biases
 from trainer.corpus import Corpus
 from trainer.groups import assign_groups
 from trainer.loader import Loader, LoaderState
-from trainer.metrics import Norms, Statistics
+from trainer.metrics import Statistics
 from trainer.model import LanguageModel
+from trainer.mtp import grown
 from trainer.optim import Optimizer, ParameterState
 from trainer.recipe import Recipe
-from trainer.weights import initial_weights, parameter_shapes
+from trainer.stopwatch import Stopwatch
+from trainer.weights import buffer_shapes, initial_buffers, initial_weights, parameter_shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,41 +57,59 @@ class Training:
         config, parts = recipe.config, recipe.parts
         self.step = state.step if state else 0
         self._config, self._parts, self._clock = config, parts, clock
-        shapes = parameter_shapes(config.model, config.moe)
-        groups = assign_groups(shapes, parts.parameter_group, config.optim)
-        values = initial_weights(config)
-        if state:
-            values |= _matching(state.weights, shapes)
-        self._optimizer = Optimizer(values, groups, config.optim, config.muon, state.optimizer if state else {})
-        self._used_groups = tuple(dict.fromkeys(groups.values()))
+        self._groups = assign_groups(
+            parameter_shapes(config.model, config.moe, config.mtp), parts.parameter_group, config.optim
+        )
+        self._load(state)
+        self._used_groups = tuple(dict.fromkeys(self._groups.values()))
         self._loader = Loader(config, parts, corpus, state.loader if state else None, self.step)
         self._model = LanguageModel(config, parts)
         self._statistics = Statistics(config, self._optimizer.names)
         self._constant = self._constant_settings()
 
+    def _load(self, state: TrainingState | None) -> None:
+        config = self._config
+        shapes = parameter_shapes(config.model, config.moe, config.mtp)
+        values = initial_weights(config)
+        self._buffers = initial_buffers(config)
+        if state:
+            values |= _matching(grown(state.weights, shapes), shapes)
+            self._buffers |= _matching(state.weights, buffer_shapes(config))
+        states = state.optimizer if state else {}
+        self._optimizer = Optimizer(values, self._groups, config.optim, config.muon, states, config.model.head_dim)
+
+    def rewind(self, state: TrainingState | None) -> None:
+        """Take back weights and optimizer to those of `state` (None: the initial ones). Steps and data go on."""
+        self._load(state)
+        self._constant["numerics.rewound_to"] = state.step if state else 0
+
     def advance(self) -> StepRecord:
         """Do one optimizer step."""
-        started, step = self._clock(), self.step
-        _seed_generators(self._config.seed, step)
+        step, config = self.step, self._config
+        watch = Stopwatch(self._clock, has_laps=self._statistics.detail_is_due(step))
+        _seed_generators(config.seed, step)
         batch = self._loader.read(step)
-        weights = [*self._optimizer.weights.values()]
-        forward = self._model.forward(self._optimizer.weights, batch.tokens_BS, step)
-        grads = torch.autograd.grad(forward.loss, weights)
-        grad_P = torch.stack(torch._foreach_norm(grads))
-        norms_due = (step + 1) % self._config.diagnostics.norms_every == 0
-        weight_P = torch.stack(torch._foreach_norm([w.detach() for w in weights])) if norms_due else None
-        scale = self._clip_scale(float(torch.linalg.vector_norm(grad_P)), step)
-        multiplier = self._parts.learning_rate(step, self._config.schedule)
-        update = self._optimizer.step(grads, scale, multiplier)
-        norms = Norms(grad_P=grad_P, weight_P=weight_P, update=update)
-        values = self._statistics.measure(step, forward, norms, batch.source_B)
+        watch.lap("data")
+        weights = self._optimizer.weights | self._buffers
+        found = step_gradients(self._model, weights, self._optimizer.names, batch.sequences, step, config, watch)
+        before = self._statistics.norms(step, [*self._optimizer.weights.values()], found.grads)
+        grad_norm = float(torch.linalg.vector_norm(before.grad_P))
+        multiplier = self._parts.learning_rate(step, config.schedule)
+        is_skipped = config.numerics.on_nonfinite in ("skip", "rewind") and not _is_finite(found, grad_norm)
+        update = self._unchanged() if is_skipped else self._update(found, grad_norm, multiplier, step)
+        watch.lap("optimizer")
+        values = self._statistics.measure(step, found.forward, before, update, batch.source_B, self._buffers)
+        if config.numerics.on_nonfinite in ("skip", "rewind"):
+            values["skipped_update"] = float(is_skipped)
         values["data_position"] = float(batch.next_position)
         values["repeated_samples"] = float(batch.repeated)
+        values |= batch.statistics
         for group in self._used_groups:
             values[f"lr/group.{group}"] = self._config.optim.group(group).lr * multiplier
             values[f"weight_decay/group.{group}"] = self._config.optim.group(group).weight_decay
-        elapsed = self._clock() - started
-        values["step_time_s"] = elapsed
+        watch.lap("statistics")
+        values |= {f"step_time_s/{part}": seconds for part, seconds in watch.laps.items()}
+        values["step_time_s"] = elapsed = watch.elapsed()
         values["tokens_per_second"] = self._config.data.batch_size * self._config.data.seq_len / elapsed
         self.step += 1
         return StepRecord(
@@ -99,10 +122,21 @@ class Training:
 
     def state(self) -> TrainingState:
         """Views of the present state: write or copy it before the next step."""
-        weights = {name: weight.detach() for name, weight in self._optimizer.weights.items()}
+        weights = {name: weight.detach() for name, weight in self._optimizer.weights.items()} | self._buffers
         return TrainingState(
             step=self.step, weights=weights, optimizer=self._optimizer.states(), loader=self._loader.state()
         )
+
+    def _update(self, found: StepGradients, grad_norm: float, multiplier: float, step: int) -> Mapping[str, Tensor]:
+        """Norm of each group's update."""
+        scale = self._clip_scale(grad_norm, step)
+        rate, only_mtp = self._config.moe.choice_bias_rate, self._config.mtp.freezes_main(step)
+        update = self._optimizer.step(found.grads, scale, multiplier, only_mtp=only_mtp)
+        self._buffers = moved_choice_biases(self._buffers, found.forward.count_LE, rate, only_mtp=only_mtp)
+        return update
+
+    def _unchanged(self) -> Mapping[str, Tensor]:
+        return {group: torch.zeros(()) for group in self._used_groups}
 
     def _clip_scale(self, grad_norm: float, step: int) -> float:
         clip = self._config.clip
@@ -111,10 +145,8 @@ class Training:
         return clip.max_norm / grad_norm
 
     def _constant_settings(self) -> dict[str, Scalar]:
-        mixture = {f"data.mixture.{name}": weight for name, weight in self._loader.mixture().items()}
         return {
             **self._optimizer.effective(),
-            **mixture,
             "parallel.dp_size": self._config.parallel.dp_size,
             "data.batch_size": self._config.data.batch_size,
             "moe.balance.scope": self._config.moe.balance.scope,
@@ -122,9 +154,13 @@ class Training:
 
     def _effective(self, step: int) -> dict[str, Scalar]:
         moe = self._config.moe
-        return self._constant | {
+        mixture = {f"data.mixture.{name}": weight for name, weight in self._loader.mixture(step).items()}
+        return {
+            **self._constant,
+            **mixture,
             "moe.balance.coef": moe.balance.coefficient(step),
             "moe.z_loss.coef": moe.z_loss.coefficient(step),
+            **({"mtp.coef": self._config.mtp.coefficient(step)} if self._config.mtp.num_modules else {}),
         }
 
 
@@ -138,6 +174,10 @@ def _matching(stored: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
                 remedy="resume with the model.* and moe.* sizes of the checkpoint, or start from random weights",
             )
     return kept
+
+
+def _is_finite(found: StepGradients, grad_norm: float) -> bool:
+    return math.isfinite(grad_norm) and math.isfinite(float(found.forward.loss.detach()))
 
 
 def _seed_generators(seed: int, step: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ from trainer.session import make_deterministic
 @pytest.fixture(autouse=True, scope="session")
 def _deterministic() -> None:
     make_deterministic(1)
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_recipe() -> Iterator[None]:
+    """A training in this process leaves its project on the import path."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    sys.modules.pop("recipe", None)
 
 
 @pytest.fixture

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ import torch
 from small_training import Trainings, equal_bits, small_config
 
 from contracts.errors import ConfigError, NotFound, UserInputError
-from contracts.events import CheckpointSaved, SegmentStarted
+from contracts.events import CheckpointSaved, Scalar, SegmentStarted
 from trainer import Recipe, TrainConfig
 from trainer.checkpoint import load_checkpoint, save_checkpoint
 from trainer.corpus import Corpus
@@ -19,6 +23,16 @@ from trainer.training import Training, TrainingState
 
 def training(corpus: Corpus, config: TrainConfig, state: TrainingState | None = None) -> Training:
     return Training(Recipe(config=config), corpus, state, itertools.count(1.0).__next__)
+
+
+def copy_of(state: TrainingState) -> TrainingState:
+    """A copy that further steps do not change."""
+    optimizer = {
+        name: replace(parameter, tensors={key: tensor.clone() for key, tensor in parameter.tensors.items()})
+        for name, parameter in state.optimizer.items()
+    }
+    weights = {name: weight.clone() for name, weight in state.weights.items()}
+    return replace(state, weights=weights, optimizer=optimizer)
 
 
 def assert_equal_states(a: TrainingState, b: TrainingState) -> None:
@@ -109,6 +123,53 @@ def test_no_partial_checkpoint_is_ever_visible(corpus: Corpus, tmp_path: Path) -
     saved = save_checkpoint(one.state(), tmp_path / "step-000001")
     assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
     assert load_checkpoint(saved.path).step == 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_resume_with_other_ranks_is_close(corpus: Corpus, packed: bool) -> None:
+    """Losses and weights agree to 1e-6 when a checkpoint goes on with another number of ranks or micro-batches."""
+    kind: dict[str, Scalar] = {"data.documents": "packed", "data.balance_window": 2} if packed else {}
+    config = small_config(optim__embedding__eps=1e-3, optim__head__eps=1e-3, optim__router__eps=1e-3).with_overrides(
+        kind
+    )
+    one = training(corpus, config)
+    one.advance()
+    one.advance()
+    state = copy_of(one.state())
+    whole = [one.advance() for _ in range(3)]
+    for topology in ({"parallel.dp_size": 1}, {"parallel.dp_size": 8}, {"parallel.accumulation": 2}):
+        other = training(corpus, config.with_overrides(topology), copy_of(state))
+        for before, after in zip(whole, [other.advance() for _ in range(3)], strict=True):
+            assert after.sample_hash == before.sample_hash
+            assert after.values["lm_loss"] == pytest.approx(before.values["lm_loss"], abs=1e-6)
+        for name, weight in one.state().weights.items():
+            torch.testing.assert_close(other.state().weights[name], weight, rtol=0, atol=1e-6)
+
+
+def write_forever(one: Training, folder: Path, written: Connection) -> None:
+    for step in itertools.count(1):
+        save_checkpoint(one.state(), folder / f"step-{step % 3:06d}")
+        one.advance()
+        written.send(step)
+
+
+def test_killed_while_it_writes(corpus: Corpus, tmp_path: Path) -> None:
+    """SIGKILL at some moment of writing, over and over: what looks like a checkpoint is one, and two are left."""
+    one = training(corpus, small_config(moe__d_expert=512))
+    one.advance()
+    for attempt in range(6):
+        folder = tmp_path / str(attempt)
+        heard, written = multiprocessing.Pipe(duplex=False)
+        writer = multiprocessing.get_context("fork").Process(target=write_forever, args=(one, folder, written))
+        writer.start()
+        for _ in range(3 + attempt % 3):
+            heard.recv()
+        time.sleep(0.002 * attempt)
+        writer.kill()
+        writer.join()
+        found = sorted(folder.glob("step-*"))
+        assert len(found) >= 2
+        assert all(load_checkpoint(path).step > 0 for path in found)
 
 
 def test_other_shapes_are_refused(corpus: Corpus) -> None:

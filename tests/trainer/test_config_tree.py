@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from small_training import SMALL, Trace, Trainings, small_config
@@ -10,14 +11,19 @@ from small_training import SMALL, Trace, Trainings, small_config
 from contracts.errors import ConfigError
 from contracts.events import CheckpointSaved, DataRead, Scalar
 from trainer import TrainConfig
+from trainer.config import SOURCES
 
 # What to change each field to, and which other fields must be set for it to matter.
 Case = tuple[Scalar, dict[str, Scalar]]
 ADAMW, MUON = {"optimizer": "adamw"}, {"optimizer": "muon"}
+MTP: dict[str, Scalar] = {"mtp.num_modules": 1}
 QUANTISED: dict[str, Scalar] = {"numerics.experts.products": "quantised"}
+EXAMPLES = Path(__file__).parent / "examples"
+ANSWERS: dict[str, Scalar] = {"data.documents": "answers"}
 CASES: dict[str, Case] = {
     "seed": (2, {}),
     "steps": (5, {}),
+    "model.vocab_size": (257, {}),
     "model.num_layers": (3, {}),
     "model.d_model": (20, {}),
     "model.num_heads": (4, {}),
@@ -44,6 +50,10 @@ CASES: dict[str, Case] = {
     "moe.top_k": (3, {}),
     "moe.d_expert": (12, {}),
     "moe.num_shared_experts": (1, {}),
+    "moe.num_dense_layers": (1, {}),
+    "moe.d_dense": (12, {"moe.num_dense_layers": 1}),
+    "moe.choice_bias": (True, {}),
+    "moe.choice_bias_rate": (0.1, {"moe.choice_bias": True}),
     "moe.gate": ("sigmoid", {}),
     "moe.renormalise": (False, {}),
     "moe.routed_scale": (2.0, {}),
@@ -57,11 +67,19 @@ CASES: dict[str, Case] = {
     "moe.z_loss.coef": (0.5, {}),
     "moe.z_loss.warmup_steps": (3, {}),
     "moe.z_loss.until_step": (2, {}),
+    "mtp.num_modules": (1, {}),
+    "mtp.coef": (0.5, MTP),
+    "mtp.anneal_from": (2, MTP),
+    "mtp.anneal_steps": (3, MTP | {"mtp.anneal_from": 2}),
+    "mtp.final_coef": (0.2, MTP | {"mtp.anneal_from": 2, "mtp.anneal_steps": 2}),
+    "mtp.teacher": ("main_head", MTP),
+    "mtp.freeze_main_until": (2, MTP),
     "loss.label_smoothing": (0.1, {}),
     "loss.head_z_coef": (0.1, {}),
     "muon.iterations": (3, {}),
     "muon.nesterov": (False, {}),
     "muon.rms": (0.4, {}),
+    "muon.split_heads": (True, {}),
     "clip.max_norm": (0.1, {}),
     "clip.from_step": (3, {"clip.max_norm": 0.1}),
     "schedule.kind": ("cosine", {}),
@@ -74,11 +92,17 @@ CASES: dict[str, Case] = {
     "data.corpus_bytes": (20_000, {}),
     "data.stride": (8, {}),
     "data.shuffle": (False, {}),
+    "data.documents": ("packed", {}),
+    "data.examples": (str(EXAMPLES / "differences.jsonl"), {**ANSWERS, "data.examples": str(EXAMPLES / "sums.jsonl")}),
+    "data.balance_window": (2, {"data.documents": "packed", "data.seq_len": 400}),
     "data.mixture.library": (2.0, {}),
     "data.mixture.packages": (2.0, {}),
     "data.mixture.documentation": (2.0, {}),
     "data.mixture.encodings": (2.0, {}),
+    "data.mixture.changes": ("3: library=0", {}),
     "parallel.dp_size": (4, {}),
+    "parallel.cp_size": (2, {}),
+    "parallel.accumulation": (2, {}),
     "checkpoint.every": (3, {}),
     "checkpoint.keep": (1, {}),
     "checkpoint.at_end": (False, {"steps": 5}),
@@ -86,6 +110,7 @@ CASES: dict[str, Case] = {
     "diagnostics.routing_every": (2, {}),
     "diagnostics.sources_every": (2, {}),
     "diagnostics.console_every": (2, {}),
+    "diagnostics.detail_every": (2, {}),
     "numerics.router_input": ("bfloat16", {}),
     "numerics.experts.products": ("kernels", {}),
     "numerics.experts.dispatch": ("bf16", QUANTISED | {"numerics.experts.forward": "bf16"}),
@@ -108,6 +133,7 @@ for group in ("embedding", "head", "norm", "bias", "router", "attention", "exper
         f"{row}.beta2": (0.5, context | {f"{row}.optimizer": "adamw"}),
         f"{row}.eps": (1e-1, context),
     }
+BIT_FOR_BIT = {"numerics.activation_checkpointing"}  # saves memory and must change nothing: test_balance_splits.py
 REFUSED = {"optim.norm.optimizer", "optim.bias.optimizer"}
 DECLARATIONS = ("lr/", "weight_decay/")  # series that repeat the config do not count as an effect
 
@@ -145,7 +171,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Sc
 
 def test_walk_is_complete() -> None:
     """About a hundred fields, none of them outside the walk."""
-    assert set(TrainConfig().flat()) == set(CASES) | REFUSED
+    assert set(TrainConfig().flat()) == set(CASES) | REFUSED | BIT_FOR_BIT
     assert len(CASES) > 100
 
 
@@ -180,8 +206,19 @@ def test_flat_config_is_diffable() -> None:
         ({"moe.gate": "tanh"}, "config field 'moe.gate'.*'tanh'", "moe.gate"),
         ({"optim.head.lr": float("nan")}, "config field 'optim.head.lr'", "optim.head.lr"),
         ({"data.batch_size": 7}, "data.batch_size 7 is not a multiple of parallel.dp_size 2", "fields named"),
+        ({"parallel.accumulation": 3}, "data.batch_size 8 .* times parallel.accumulation 3", "fields named"),
+        ({"parallel.cp_size": 3}, r"data.seq_len 16 is not a multiple of 2 \* parallel.cp_size = 6", "fields named"),
+        ({"moe.num_dense_layers": 2}, "moe.num_dense_layers 2 leaves no expert layer", "fields named"),
+        ({"mtp.num_modules": 16}, "mtp.num_modules 16 needs a longer data.seq_len 16", "fields named"),
+        ({"data.seq_len": 7000}, "data.seq_len 7000 is beyond the rotation of model.rope_base 10000", "fields named"),
+        ({"model.vocab_size": 255}, "config field 'model.vocab_size'", "model.vocab_size"),
         ({"moe.top_k": 9}, "moe.top_k 9 is larger than moe.num_experts 4", "fields named"),
-        ({f"data.mixture.{s}": 0 for s in ("library", "packages", "documentation", "encodings")}, "no source", ""),
+        ({f"data.mixture.{s}": 0 for s in SOURCES}, "no source", ""),
+        ({"data.mixture.changes": "2: library=0; 2: library=1"}, "changes: step 2 does not come after step 2", ""),
+        ({"data.mixture.changes": "2: books=1"}, "'2: books=1' is not like .*the sources are library", ""),
+        ({"data.mixture.changes": "2: " + " ".join(f"{s}=0" for s in SOURCES)}, "no source .*from step 2 on", ""),
+        ({"data.balance_window": 2}, "data.balance_window needs rows of unequal work", ""),
+        ({"data.documents": "packed", "data.stride": 4}, "data.stride belongs to a stream", ""),
     ],
 )
 def test_wrong_fields_are_named(overrides: dict[str, Scalar], message: str, remedy: str) -> None:

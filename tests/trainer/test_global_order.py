@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from small_training import Trainings, small_config
 
 from contracts.errors import ConfigError, UserInputError
-from contracts.events import DataRead
+from contracts.events import CheckpointSaved, DataRead, Effective
 from trainer import BatchLayout, Parts
+from trainer.config import SOURCES
 from trainer.corpus import Corpus, load_corpus
 from trainer.loader import Loader
 from trainer.order import GlobalOrder, MixtureEvent
@@ -92,6 +93,27 @@ def test_mixture_changed_on_resume_adds_an_event(trainings: Trainings, new_train
     assert all(v["mixture/source.library"] == 0.0 and v["repeated_samples"] == 0 for v in values.values())
 
 
+def test_a_mixture_changes_at_its_step(trainings: Trainings, new_trainings) -> None:
+    """From the fourth step on another source alone; the change is recorded, and a resume anywhere keeps every bit."""
+    config = small_config(
+        data__mixture__changes="3: library=0 packages=0 documentation=0; 5: library=1 encodings=0", checkpoint__every=1
+    )
+    trace = trainings.here(config)
+    shares = [[v[f"mixture/source.{name}"] for name in SOURCES] for v in trace.metrics.values()]
+    assert all(min(share) > 0 for share in shares[:3])
+    assert shares[3:] == [[0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0]]
+    changes = {event.step: event.values for event in trace.of(Effective)}
+    assert changes[1]["data.mixture.library"] == 0.4
+    assert changes[4] == {f"data.mixture.{name}": 0.0 for name in SOURCES[:3]}
+    assert changes[6] == {"data.mixture.library": 1.0, "data.mixture.encodings": 0.0}
+    hashes = {event.step: event.sha256 for event in trace.of(CheckpointSaved)}
+    for step in (2, 3, 4):
+        start = str(trainings.run_folder / "checkpoints" / f"step-{step:06d}")
+        resumed = new_trainings().here(config, start_checkpoint=start)
+        assert resumed.metrics == {s: values for s, values in trace.metrics.items() if s > step}
+        assert {e.step: e.sha256 for e in resumed.of(CheckpointSaved)} == {s: hashes[s] for s in range(step + 1, 7)}
+
+
 def test_loader_that_reads_old_positions_is_noticed(trainings: Trainings, new_trainings) -> None:
     """Shows R801-3.20: samples read twice after a resume are counted by the trainer, not by the project."""
     trainings.here(small_config())
@@ -130,4 +152,4 @@ def test_corpus_is_deterministic_and_bounded() -> None:
 
 def test_sequence_longer_than_a_source_is_refused(corpus: Corpus) -> None:
     with pytest.raises(ConfigError, match=r"data.seq_len 20000 does not fit source 'library'"):
-        Loader(small_config(data__seq_len=20_000), Parts(), corpus, None, 0)
+        Loader(small_config(data__seq_len=20_000, model__rope_base=1e6), Parts(), corpus, None, 0)

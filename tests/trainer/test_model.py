@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -9,11 +10,15 @@ import torch
 from small_training import small_config
 from torch.nn import functional
 
-from trainer import ModelConfig, MoeConfig, Parts
+from trainer import ModelConfig, MoeConfig, Parts, Recipe
 from trainer.attention import AttentionTables, attention
+from trainer.corpus import Corpus
 from trainer.experts import Assignments, routed_experts, shared_experts
+from trainer.loader import Loader
 from trainer.model import LanguageModel
 from trainer.norm import rms_norm
+from trainer.targets import Sequences
+from trainer.training import Training
 from trainer.weights import initial_weights, num_parameters, parameter_shapes
 
 
@@ -113,10 +118,14 @@ def test_later_tokens_do_not_leak() -> None:
     changed = tokens.clone()
     changed[:, -1] = 255 - changed[:, -1]
     model = LanguageModel(config, Parts())
-    before, after = (model.forward(weights, t, 0).logits_LET.view(2, 4, 8, 16) for t in (tokens, changed))
+
+    def logits(tokens_BS: torch.Tensor) -> torch.Tensor:
+        return model.forward(weights, Sequences(tokens_BS=tokens_BS), 0).logits_LET.view(2, 4, 8, 16)
+
+    before, after = (logits(t) for t in (tokens, changed))
     assert torch.equal(before, after)  # the last token is only a target
     changed[:, -2] = 255 - changed[:, -2]
-    after = model.forward(weights, changed, 0).logits_LET.view(2, 4, 8, 16)
+    after = logits(changed)
     assert torch.equal(before[..., :-1], after[..., :-1])
     assert not torch.equal(before[..., -1], after[..., -1])
 
@@ -139,3 +148,24 @@ def test_initial_weights_depend_on_seed_and_name_only() -> None:
     assert set(biased) - set(plain) == {"layers.0.router.bias", "layers.1.router.bias"}
     other = initial_weights(small_config(seed=2))
     assert not torch.equal(plain["embedding.weight"], other["embedding.weight"])
+
+
+def test_a_later_stage_has_its_own_rotation_and_length(corpus: Corpus) -> None:
+    """R801-7.3: a longer stage goes on from the same weights and optimizer state with another rotary base."""
+    clock = itertools.count(0.0).__next__
+    first = Training(Recipe(config=small_config()), corpus, None, clock)
+    for _ in range(3):
+        first.advance()
+    state = first.state()
+    weights = {name: weight.clone() for name, weight in state.weights.items()}
+    config = small_config(model__rope_base=5e5, data__seq_len=32)
+    second = Training(Recipe(config=config), corpus, state, clock)
+    assert all(torch.equal(weight, weights[name]) for name, weight in second.state().weights.items())
+    assert {parameter.age for parameter in second.state().optimizer.values()} == {3}
+    sequences = Loader(config, Parts(), corpus, state.loader, 3).read(3).sequences
+    losses = [
+        float(LanguageModel(c, Parts()).forward(weights, sequences, 3).lm_loss)
+        for c in (config, config.with_overrides({"model.rope_base": 1e4}))
+    ]
+    assert second.advance().values["lm_loss"] == pytest.approx(losses[0], rel=1e-6)
+    assert losses[0] != losses[1]

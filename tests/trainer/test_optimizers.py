@@ -117,6 +117,46 @@ def test_muon_orthogonalises_each_matrix_of_a_stack() -> None:
         torch.testing.assert_close(orthogonalise(matrix[None], 5, 1e-7)[0], out)
 
 
+def test_muon_takes_heads_apart() -> None:
+    """With `split_heads` each head's rows move as a matrix of their own; output and expert matrices stay whole."""
+    row = GroupConfig(optimizer="muon", lr=1.0, eps=1e-7)
+    names = ("layers.0.attn.q_proj.weight", "layers.0.attn.o_proj.weight")
+    grads = {name: random(8, 8, seed=seed) for seed, name in enumerate(names)}
+    moved = {}
+    for split in (False, True):
+        values = {name: torch.zeros(8, 8) for name in names}
+        muon = MuonConfig(split_heads=split)
+        optimizer = Optimizer(values, dict.fromkeys(names, "attention"), table(attention=row), muon, {}, head_dim=4)
+        optimizer.step([grads[name] for name in optimizer.names], scale=1.0, multiplier=1.0)
+        moved[split] = {name: weight.detach() for name, weight in optimizer.weights.items()}
+        assert set(optimizer.states()) == set(names)
+    assert torch.equal(moved[True][names[1]], moved[False][names[1]])
+    for head in range(2):
+        rows = slice(4 * head, 4 * head + 4)
+        alone = Optimizer({"w": torch.zeros(4, 8)}, {"w": "attention"}, table(attention=row), MuonConfig(), {})
+        alone.step([grads[names[0]][rows]], scale=1.0, multiplier=1.0)
+        torch.testing.assert_close(moved[True][names[0]][rows], alone.weights["w"].detach())
+    assert not torch.allclose(moved[True][names[0]], moved[False][names[0]])
+
+
+@pytest.mark.parametrize("shape", [(6, 12, 8), (6, 8, 12)])
+def test_muon_over_experts_equals_a_loop_of_torch(shape: tuple[int, int, int]) -> None:
+    """One batched update of stacked experts goes where torch.optim.Muon takes each of them (it rounds to bfloat16)."""
+    value, grad = random(*shape, seed=1), random(*shape, seed=2)
+    row = GroupConfig(optimizer="muon", lr=1e-2, weight_decay=0.1, beta1=0.95, eps=1e-7)
+    ours = Optimizer({"w": value}, {"w": "experts"}, table(experts=row), MuonConfig(), {})
+    ours.step([grad], scale=1.0, multiplier=1.0)
+    for expert, start in enumerate(value):
+        weight = start.clone().requires_grad_()
+        weight.grad = grad[expert].clone()
+        torch.optim.Muon(
+            [weight], lr=1e-2, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw", eps=1e-7
+        ).step()
+        ours_moved, theirs_moved = ours.weights["w"].detach()[expert] - start, weight.detach() - start
+        assert torch.nn.functional.cosine_similarity(ours_moved.flatten(), theirs_moved.flatten(), dim=0) > 0.999
+        assert ours_moved.norm() / theirs_moved.norm() == pytest.approx(1.0, abs=0.02)
+
+
 def test_muon_update_has_the_rms_of_adamw() -> None:
     """R801-7.11: 0.2 per unit of learning rate, for tall, wide and stacked matrices."""
     row = GroupConfig(optimizer="muon", lr=1.0)

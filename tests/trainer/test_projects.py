@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-
 import pytest
 from small_training import Trainings, read_log
 
 from contracts.errors import NotFound, UserInputError
 from trainer.session import run_launch
-
-
-@pytest.fixture(autouse=True)
-def _forget_the_recipe() -> Iterator[None]:
-    path = list(sys.path)
-    yield
-    sys.path[:] = path
-    sys.modules.pop("recipe", None)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import pytest
 import torch
 from small_training import Trainings, equal_bits, small_config
 
+from contracts.events import CheckpointSaved
 from trainer import BalanceConfig, MoeConfig, Parts
 from trainer.corpus import Corpus
 from trainer.loader import Loader
 from trainer.model import LanguageModel
 from trainer.parts import balance_loss
 from trainer.router import by_rank, expert_load, max_violation, route, z_loss
+from trainer.targets import Sequences
 from trainer.weights import initial_weights
 
 
@@ -50,6 +52,40 @@ def test_router_bias_moves_the_choice() -> None:
     weights = {"weight": torch.zeros(3, 2), "bias": torch.tensor([0.0, 1.0, 2.0])}
     routing = route(torch.ones(1, 2), weights, "", MoeConfig(num_experts=3, top_k=1, router_bias=True))
     assert routing.choice_KT.item() == 2
+
+
+@pytest.mark.parametrize("gate", ["softmax", "sigmoid"])
+def test_choice_bias_moves_the_choice_only(gate: str) -> None:
+    """Wang et al. eq. 3: the weights stay those of the unbiased scores, and no gradient reaches the bias."""
+    x_TD = torch.tensor([[1.0, 0.5]])
+    bias = torch.tensor([0.0, 0.0, 5.0])
+    weights = {"weight": torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), "choice_bias": bias}
+    config = MoeConfig(num_experts=3, top_k=2, gate=gate, choice_bias=True, renormalise=False)
+    routing = route(x_TD, weights, "", config)
+    plain = route(x_TD, weights, "", config.with_overrides({"choice_bias": False, "top_k": 3}))
+    assert routing.choice_KT[:, 0].tolist() == [2, 0]
+    scores = dict(zip(plain.choice_KT[:, 0].tolist(), plain.weight_KT[:, 0].tolist(), strict=True))
+    assert routing.weight_KT[:, 0].tolist() == [scores[2], scores[0]]
+    assert torch.equal(routing.probs_ET, plain.probs_ET)
+
+
+def test_choice_bias_balances_and_is_kept(trainings: Trainings, new_trainings) -> None:
+    """Without any balance loss it evens out the load over time; a resume goes on with it, bit for bit."""
+
+    def late(metrics: dict[int, dict[str, float]]) -> float:
+        """MaxVio of the load over twenty steps: so small a model moves whole batches from expert to expert."""
+        names = [f"expert_load/layers.0/experts.{e}" for e in range(4)]
+        return max(sum(metrics[step][name] for step in range(41, 61)) / 20 for name in names) - 1.0
+
+    plain = small_config(steps=60, moe__balance__coef=0.0, checkpoint__every=30)
+    biased = plain.with_overrides({"moe.choice_bias": True, "moe.choice_bias_rate": 0.02})
+    whole = trainings.here(biased)
+    assert late(whole.metrics) < 0.5 * late(new_trainings().here(plain).metrics)
+    middle = whole.of(CheckpointSaved)[0]
+    assert middle.step == 30
+    again = new_trainings().here(biased, start_checkpoint=middle.path)
+    assert again.metrics == {step: values for step, values in whole.metrics.items() if step > 30}
+    assert again.of(CheckpointSaved)[-1].sha256 == whole.of(CheckpointSaved)[-1].sha256
 
 
 def test_z_loss_by_hand() -> None:
@@ -100,8 +136,8 @@ def test_penalties_that_are_off_change_nothing(corpus: Corpus) -> None:
     def gradients(**overrides: float) -> dict[str, torch.Tensor]:
         config = small_config(**overrides)
         weights = {name: w.requires_grad_() for name, w in initial_weights(config).items()}
-        tokens = Loader(config, Parts(), corpus, None, 0).read(0).tokens_BS
-        loss = LanguageModel(config, Parts()).forward(weights, tokens, step=5).loss
+        tokens = Loader(config, Parts(), corpus, None, 0).read(0).sequences.tokens_BS
+        loss = LanguageModel(config, Parts()).forward(weights, Sequences(tokens_BS=tokens), step=5).loss
         return dict(zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True))
 
     off = gradients(moe__balance__coef=0.0, moe__z_loss__coef=0.0)

@@ -58,7 +58,7 @@ def test_values(record: StepRecord, corpus: Corpus) -> None:
     config = small_config(model__attention_bias=True)
     weights = {name: w.requires_grad_() for name, w in initial_weights(config).items()}
     batch = Loader(config, Parts(), corpus, None, 0).read(0)
-    forward = LanguageModel(config, Parts()).forward(weights, batch.tokens_BS, 0)
+    forward = LanguageModel(config, Parts()).forward(weights, batch.sequences, 0)
     grads = dict(zip(weights, torch.autograd.grad(forward.loss, list(weights.values())), strict=True))
 
     def norm(tensors: dict[str, torch.Tensor], *parts: str) -> float:
