@@ -6,6 +6,7 @@ each other.
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -73,6 +74,12 @@ class Budgets:
         if state is None:
             raise _missing(budget_id)
         return state
+
+    def list(self) -> builtins.list[BudgetState]:
+        """All of them, by id."""
+        with self._database.begin() as connection:
+            ids = connection.execute(sa.select(BudgetRow.id).order_by(BudgetRow.id)).scalars().all()
+            return [state for each in ids if (state := load_budget(connection, each)) is not None]
 
 
 _AMOUNTS = [ReservationRow.__table__.columns[each.name] for each in fields(Amount)]

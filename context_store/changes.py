@@ -10,6 +10,8 @@ from context_store.runs import diff_config
 from contracts.enums import TimelineKind
 from contracts.events import Scalar, SegmentStarted
 
+_KINDS = {"data": TimelineKind.DATA, "environment": TimelineKind.ENVIRONMENT}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Predecessor:
@@ -71,7 +73,7 @@ def effective_changes(
 
 
 def _changed(run_id: str, segment: int, step: int, change: ConfigChange, source: str, at: float) -> TimelineEvent:
-    kind = TimelineKind.DATA if change.key.startswith("data.") else TimelineKind.CONFIG
+    kind = _KINDS.get(change.key.partition(".")[0], TimelineKind.CONFIG)
     title = _sentence(change) if source == "declared" else f"{source} {_sentence(change)}"
     detail = _detail(change, source)
     return TimelineEvent(run_id=run_id, segment=segment, step=step, kind=kind, title=title, detail=detail, at=at)

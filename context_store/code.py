@@ -42,6 +42,20 @@ class Code:
             num_new += self._store(project_id, repository, batch)
         return num_new
 
+    def ingest_working_tree(self, project_id: str, repository: Path) -> Commit | None:
+        """Store what is not committed, untracked files too, as a commit on HEAD; None when there is nothing.
+
+        Its hash is `worktree-` and the hash of the tree, so the same state is stored once. HEAD is ingested first.
+        Raises RepositoryError.
+        """
+        self.ingest(project_id, repository)
+        with git_log.working_tree(repository, self._database.clock()) as found:
+            if found is None:
+                return None
+            commit, environment = found
+            self._store(project_id, repository, [commit], environment)
+        return self.commit(project_id, commit.hash)
+
     def commit(self, project_id: str, commit: str) -> Commit:
         """Raises RepositoryError for a commit that is not stored."""
         query = _COMMIT.where(CommitRow.project_id == project_id, CommitRow.hash == commit)
@@ -72,15 +86,22 @@ class Code:
 
     def _tips(self, project_id: str) -> list[str]:
         """Stored commits that are nobody's parent: with their ancestors, everything that is stored."""
-        parents = sa.select(sa.func.unnest(CommitRow.parents)).where(CommitRow.project_id == project_id)
-        query = sa.select(CommitRow.hash).where(CommitRow.project_id == project_id, CommitRow.hash.not_in(parents))
+        mine = (CommitRow.project_id == project_id) & ~CommitRow.hash.startswith(git_log.WORKTREE)
+        parents = sa.select(sa.func.unnest(CommitRow.parents)).where(mine)
+        query = sa.select(CommitRow.hash).where(mine, CommitRow.hash.not_in(parents))
         with self._database.begin() as connection:
             return list(connection.execute(query).scalars())
 
-    def _store(self, project_id: str, repository: Path, batch: Sequence[RawCommit]) -> int:
+    def _store(
+        self,
+        project_id: str,
+        repository: Path,
+        batch: Sequence[RawCommit],
+        environment: git_log.Environment | None = None,
+    ) -> int:
         if not batch:
             return 0
-        files = _definitions(repository, batch)
+        files = _definitions(repository, batch, environment)
         hunks = [row for commit in batch for row in _hunk_rows(project_id, commit, files)]
         newest = sa.select(sa.func.coalesce(sa.func.max(CommitRow.ordinal), 0))
         with self._database.begin() as connection:
@@ -139,6 +160,7 @@ def _hunk_rows(project_id: str, commit: RawCommit, files: dict[str, tuple[Defini
             "commit": commit.hash,
             "ordinal": ordinal,
             "path": redact_code(hunk.path),
+            "old_path": redact_code(hunk.old_path),
             "old_start": hunk.old_start,
             "old_lines": hunk.old_lines,
             "new_start": hunk.new_start,
@@ -152,7 +174,9 @@ def _hunk_rows(project_id: str, commit: RawCommit, files: dict[str, tuple[Defini
 
 def _source(commit: RawCommit, hunk: RawHunk) -> str:
     """Which file tells the names: the new one, or the old one when lines were only removed."""
-    return f"{commit.hash}:{hunk.path}" if hunk.new_lines else f"{commit.hash}^:{hunk.old_path}"
+    if hunk.new_lines or not commit.parents:
+        return f"{commit.hash.removeprefix(git_log.WORKTREE)}:{hunk.path}"
+    return f"{commit.parents[0]}:{hunk.old_path}"
 
 
 def _symbols(commit: RawCommit, hunk: RawHunk, files: dict[str, tuple[Definition, ...]]) -> tuple[str, ...]:
@@ -162,8 +186,10 @@ def _symbols(commit: RawCommit, hunk: RawHunk, files: dict[str, tuple[Definition
     return touched(found, hunk.old_start, hunk.old_lines)
 
 
-def _definitions(repository: Path, batch: Sequence[RawCommit]) -> dict[str, tuple[Definition, ...]]:
+def _definitions(
+    repository: Path, batch: Sequence[RawCommit], environment: git_log.Environment | None
+) -> dict[str, tuple[Definition, ...]]:
     """Definitions of every Python file the batch's hunks point into, by its `commit:path`."""
     names = {_source(commit, hunk) for commit in batch for hunk in commit.hunks if hunk.path.endswith(".py")}
-    contents = git_log.read_files(repository, sorted(names))
+    contents = git_log.read_files(repository, sorted(names), environment)
     return {name: definitions(source) for name, source in contents.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from psycopg import errors as pg_errors
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
 
-from contracts.errors import DatabaseUnavailable, DiskFull, LatheError, NotFound
+from contracts.errors import DatabaseUnavailable, DiskFull, LatheError, NotFound, UserInputError
 
 
 class Database:
@@ -26,8 +27,8 @@ class Database:
             creator=lambda: psycopg.connect(url, connect_timeout=10),
             pool_size=5,
             max_overflow=15,
-            pool_pre_ping=True,
         )
+        sa.event.listen(self._engine, "checkout", _require_alive)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -57,6 +58,16 @@ class Database:
             raise fault from error
 
 
+def _require_alive(connection: psycopg.Connection[Any], *_: object) -> None:
+    """The pool replaces a connection that the server left; asking the kernel is cheaper than asking the server."""
+    if not connection.closed:
+        socket = select.poll()
+        socket.register(connection.fileno(), select.POLLIN)
+        if not socket.poll(0):  # an idle server says nothing, a gone one the end of the stream
+            return
+    raise sa.exc.DisconnectionError("the server closed the connection")
+
+
 def driver(connection: sa.Connection) -> psycopg.Connection[tuple[Any, ...]]:
     """The psycopg connection below, inside the same transaction: for COPY and binary results."""
     raw = connection.connection.driver_connection
@@ -79,6 +90,11 @@ def _as_fault(error: BaseException | None) -> LatheError | None:
     if isinstance(error, pg_errors.ForeignKeyViolation):
         return NotFound(
             f"something this belongs to is not stored: {error.diag.message_detail}", remedy="store that first"
+        )
+    if isinstance(error, psycopg.DataError):
+        return UserInputError(
+            f"a value cannot be stored or searched for: {str(error).strip()}",
+            remedy="leave out NUL characters, and stay within 64 bits",
         )
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and _is_connection_loss(error):
         return DatabaseUnavailable(

@@ -68,11 +68,19 @@ class SeriesSets:
                 self._num_names += len(names)
 
 
+def is_name(name: str) -> bool:
+    """1 to MAX_NAME_CHARACTERS characters that Postgres can hold: no NUL, no half of a surrogate pair."""
+    return (
+        0 < len(name) <= MAX_NAME_CHARACTERS and "\0" not in name and not any("\ud800" <= c <= "\udfff" for c in name)
+    )
+
+
 def _check(names: Iterable[str]) -> None:
     for name in names:
-        if not name or len(name) > MAX_NAME_CHARACTERS or "\0" in name:
+        if not is_name(name):
             raise UserInputError(
-                f"{name!r:.80} is no name of a series", remedy=f"use 1 to {MAX_NAME_CHARACTERS} characters without NUL"
+                f"{name!r:.80} is no name of a series",
+                remedy=f"use 1 to {MAX_NAME_CHARACTERS} characters of Unicode without NUL",
             )
 
 

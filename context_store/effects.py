@@ -103,6 +103,13 @@ class Effects:
         with self._database.begin() as connection:
             return connection.execute(statement).scalar() is not None
 
+    def abandon(self, workers: Collection[str], now: float) -> int:
+        """These workers are dead for certain: what they had in hand can be claimed now. Returns how much that was."""
+        theirs = EffectRow.worker.in_(workers) & (EffectRow.state == EffectState.RUNNING)
+        statement = sa.update(EffectRow).where(theirs, EffectRow.lease_until >= now).values(lease_until=now - 1.0)
+        with self._database.begin() as connection:
+            return len(connection.execute(statement.returning(EffectRow.key)).all())
+
     def put_back(self, key: str, worker: str, cpu_s: float) -> bool:
         """Let it be claimed again later; `cpu_s`, in all, was spent on it so far. False: it is not this worker's."""
         mine = (EffectRow.key == key) & (EffectRow.worker == worker) & (EffectRow.state == EffectState.RUNNING)
@@ -172,7 +179,8 @@ def _finish(
     result: Mapping[str, Any] | None = None,
 ) -> bool:
     """True when the effect was still going on (and `worker`'s, when given): then its reservation is settled too."""
-    going_on = EffectRow.state.in_([EffectState.REQUESTED, EffectState.RUNNING])
+    begun = [EffectState.RUNNING] if state is EffectState.DONE else [EffectState.REQUESTED, EffectState.RUNNING]
+    going_on = EffectRow.state.in_(begun)  # what nobody was allowed to begin is never done
     spent = {**settled(_load(connection, key).result), **settled(result or {})}  # the former by what was put back
     statement = sa.update(EffectRow).where(EffectRow.key == key, going_on)
     if worker is not None:

@@ -7,6 +7,7 @@ is passed in one transaction: approval or reservation, new stage and history tog
 
 from __future__ import annotations
 
+import builtins
 from enum import Enum
 
 import sqlalchemy as sa
@@ -60,7 +61,13 @@ class Experiments:
         with self._database.begin() as connection:
             return _load(connection, experiment_id)
 
-    def history(self, experiment_id: str) -> list[ExperimentStep]:
+    def list(self) -> builtins.list[Experiment]:
+        """Newest first."""
+        query = sa.select(ExperimentRow.__table__).order_by(ExperimentRow.opened_at.desc(), ExperimentRow.id)
+        with self._database.begin() as connection:
+            return [Experiment(**row._mapping) for row in connection.execute(query)]
+
+    def history(self, experiment_id: str) -> builtins.list[ExperimentStep]:
         """The edges it passed, oldest first."""
         query = sa.select(ExperimentStepRow.__table__).where(ExperimentStepRow.experiment_id == experiment_id)
         with self._database.begin() as connection:

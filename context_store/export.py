@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 from numpy.typing import NDArray
+from pgvector.sqlalchemy import VECTOR
 from psycopg import sql
 from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 
@@ -26,7 +27,7 @@ from context_store.export_pages import file_name, write_pages
 from context_store.lineage import Lineage, load_lineage
 from context_store.models import Base, SeriesRow
 
-LEFT_OUT = frozenset({"chunk", "frame", "latest", "shipment", "stream", "tail", "token"})
+LEFT_OUT = frozenset({"chunk", "frame", "latest", "shipment", "stream", "tail", "token", "watch_mark"})
 _ROWS_A_BATCH = 10_000
 _POINTS_A_BATCH = 500_000
 _POINTS = pa.schema(
@@ -69,7 +70,7 @@ def _write_tables(connection: sa.Connection, folder: Path, tell: Callable[[str, 
 
 
 def _write_table(connection: sa.Connection, table: sa.Table, path: Path) -> int:
-    columns = [column for column in table.columns if not isinstance(column.type, TSVECTOR)]
+    columns = [column for column in table.columns if not isinstance(column.type, TSVECTOR | VECTOR)]  # derived
     schema = pa.schema([(column.name, _arrow_type(column.type)) for column in columns])
     query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
         sql.SQL(", ").join(sql.Identifier(column.name) for column in columns),

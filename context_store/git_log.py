@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -14,11 +16,13 @@ from typing import IO
 from contracts.errors import EnvironmentFault, RepositoryError
 
 _OPTIONS = ["-c", "core.quotePath=false", "-c", "log.showSignature=false", "-c", "color.ui=never"]
+_DIFF = ["-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"]
 _LOG = [
     "log", "--all", "HEAD", "--topo-order", "--reverse", "--ignore-missing", "--stdin",
-    "--format=%x01%H%x02%P%x02%an%x02%ct%x02%s",
-    "-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/",
+    "--format=%x01%H%x02%P%x02%an%x02%ct%x02%s", *_DIFF,
 ]  # fmt: skip
+WORKTREE = "worktree-"
+Environment = Mapping[str, str]
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 MAX_HUNK_CHARACTERS = 65_536
 
@@ -90,12 +94,41 @@ def read_log(repository: Path, known: Sequence[str]) -> Iterator[RawCommit]:
         yield complete
 
 
-def read_files(repository: Path, names: Sequence[str]) -> dict[str, str]:
+@contextmanager
+def working_tree(repository: Path, at: float) -> Iterator[tuple[RawCommit, Environment] | None]:
+    """What is not committed, untracked files too, as one commit on HEAD; None when there is nothing.
+
+    Its hash is `worktree-` and the hash of the tree. Its objects lie in a temporary folder: nothing is written to the
+    repository, and its contents can be read with the given environment while the context is open. `at`: unix seconds.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        objects = _git(repository, "rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
+        environment = {
+            **os.environ,
+            "GIT_INDEX_FILE": f"{folder}/index",
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
+        }
+        head = _git(repository, "rev-parse", "HEAD").strip()
+        _git(repository, "read-tree", "HEAD", environment=environment)
+        _git(repository, "add", "-A", environment=environment)
+        tree = _git(repository, "write-tree", environment=environment).strip()
+        if tree == _git(repository, "rev-parse", "HEAD^{tree}").strip():
+            yield None
+            return
+        diff = _git(repository, *_OPTIONS, "diff", "--cached", *_DIFF, "HEAD", environment=environment)
+        subject = f"uncommitted changes on {head[:12]}"
+        header = f"\x01{WORKTREE}{tree}\x02{head}\x02\x02{at}\x02{subject}\n"
+        (commit,) = _parse(io.BytesIO((header + diff).encode("utf-8", "surrogateescape")))
+        yield commit, environment
+
+
+def read_files(repository: Path, names: Sequence[str], environment: Environment | None = None) -> dict[str, str]:
     """Contents of `commit:path` names; those that do not exist are left out."""
     names = [name for name in names if "\n" not in name]
     command = ["git", "-C", str(repository), "cat-file", "--batch"]
     asked = "".join(f"{name}\n" for name in names).encode()
-    output = subprocess.run(command, input=asked, capture_output=True, check=False).stdout
+    output = subprocess.run(command, input=asked, capture_output=True, check=False, env=environment).stdout
     contents: dict[str, str] = {}
     position = 0
     for name in names:
@@ -107,6 +140,15 @@ def read_files(repository: Path, names: Sequence[str]) -> dict[str, str]:
         contents[name] = output[position : position + size].decode(errors="replace")
         position += size + 1
     return contents
+
+
+def _git(repository: Path, *arguments: str, environment: Environment | None = None) -> str:
+    """Standard output. Raises RepositoryError when git says no."""
+    command = ["git", "-C", str(repository), *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise _broken(repository, done.stderr.decode(errors="replace"))
+    return done.stdout.decode("utf-8", "surrogateescape")
 
 
 def _broken(repository: Path, message: str) -> RepositoryError:

@@ -21,6 +21,7 @@ from context_store.models import (
     VerdictRow,
 )
 from context_store.records import Anomaly, Diagnostic, Investigation, Suspect, VerdictRecord
+from context_store.redaction import redact
 from contracts.enums import CauseKind, InvestigationState, Scope, Verdict
 from contracts.errors import NotFound, UserInputError
 
@@ -35,11 +36,19 @@ class Knowledge:
         """Idempotent by (run, kind, series, onset): the first one stays."""
         lo, hi = (int(step) for step in anomaly.onset)
         key = content_hash([anomaly.run_id, anomaly.kind, sorted(anomaly.series), lo, hi])
-        values = _fields(anomaly, leave_out={"id", "onset"})
+        values = _fields(anomaly, leave_out={"id", "onset"}) | {"statement": redact(anomaly.statement)}
         values |= {"content_key": key, "onset_lo": lo, "onset_hi": hi}
         with self._database.begin() as connection:
             connection.execute(insert(AnomalyRow).values(**values).on_conflict_do_nothing())
             return _anomaly(connection.execute(_ANOMALY.where(AnomalyRow.content_key == key)).one()._mapping)
+
+    def anomaly(self, anomaly_id: int) -> Anomaly:
+        """Raises NotFound."""
+        with self._database.begin() as connection:
+            row = connection.execute(_ANOMALY.where(AnomalyRow.id == anomaly_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no anomaly {anomaly_id}", remedy="`lathe detect RUN` shows those of a run")
+        return _anomaly(row._mapping)
 
     def anomalies(self, run_id: str | None = None, investigation_id: str | None = None) -> list[Anomaly]:
         """Earliest onset first."""
@@ -60,7 +69,7 @@ class Knowledge:
         self, investigation_id: str, run_id: str, anomaly_ids: Sequence[int], title: str, at: float
     ) -> Investigation:
         """Idempotent by id; which anomalies belong to a case is settled when it is opened."""
-        values = {"run_id": run_id, "title": title, "opened_at": at, "state": InvestigationState.OPEN}
+        values = {"run_id": run_id, "title": redact(title), "opened_at": at, "state": InvestigationState.OPEN}
         statement = insert(InvestigationRow).values(id=investigation_id, **values, statement="", round=0, report="")
         members = [{"investigation_id": investigation_id, "anomaly_id": anomaly_id} for anomaly_id in anomaly_ids]
         with self._database.begin() as connection:
@@ -105,7 +114,7 @@ class Knowledge:
             "state": state,
             "verdict": verdict,
             "scope": scope,
-            "statement": statement,
+            "statement": None if statement is None else redact(statement),
             "cause_kind": cause_kind,
             "round": round,
         }
@@ -161,6 +170,14 @@ class Knowledge:
             connection.execute(insert(VerdictRow).values(**values).on_conflict_do_nothing())
             return _verdict(connection.execute(_VERDICT.where(VerdictRow.content_key == key)).one()._mapping)
 
+    def verdict(self, verdict_id: int) -> VerdictRecord:
+        """Raises NotFound."""
+        with self._database.begin() as connection:
+            row = connection.execute(_VERDICT.where(VerdictRow.id == verdict_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no verdict {verdict_id}", remedy="`lathe diagnose RUN` shows the one of a case")
+        return _verdict(row._mapping)
+
     def verdicts(self, investigation_id: str) -> list[VerdictRecord]:
         """In the order they were put."""
         query = _VERDICT.where(VerdictRow.investigation_id == investigation_id).order_by(VerdictRow.id)
@@ -171,7 +188,7 @@ class Knowledge:
         """Replace the report."""
         update = sa.update(InvestigationRow).where(InvestigationRow.id == investigation_id)
         with self._database.begin() as connection:
-            connection.execute(update.values(report=markdown))
+            connection.execute(update.values(report=redact(markdown)))
 
     def report(self, investigation_id: str) -> str:
         """The Markdown, "" while there is none."""

@@ -34,11 +34,17 @@ class Ledger:
                 connection, actor=actor, action=action, subject=subject, detail=detail, evidence=evidence, at=at
             )
 
-    def list(self, subject: str | None = None, limit: int = 200) -> builtins.list[LedgerEntry]:
-        """Newest first."""
+    def list(
+        self, subject: str | None = None, limit: int = 200, *, actor: str | None = None, before: int | None = None
+    ) -> builtins.list[LedgerEntry]:
+        """Newest first; `before`: only entries older than the one with this id."""
         query = sa.select(LedgerRow.__table__).order_by(LedgerRow.id.desc()).limit(limit)
         if subject is not None:
             query = query.where(LedgerRow.subject == subject)
+        if actor is not None:
+            query = query.where(LedgerRow.actor == actor)
+        if before is not None:
+            query = query.where(LedgerRow.id < before)
         with self._database.begin() as connection:
             return [LedgerEntry(**row._mapping) for row in connection.execute(query)]
 

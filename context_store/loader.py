@@ -26,7 +26,7 @@ from context_store.models import (
 )
 from context_store.records import TimelineEvent
 from context_store.redaction import redact, redact_fields
-from context_store.runs import load_config
+from context_store.runs import load_config, with_short_keys
 from context_store.timeline import add_events
 from contracts.enums import RunState, TimelineKind
 from contracts.errors import LogFormatError
@@ -100,7 +100,7 @@ class SegmentLoader:
     def _started(self, event: SegmentStarted) -> None:
         """A second such event in one segment is the same segment going on after a crash."""
         environment = redact_fields(event.environment)
-        config = redact_fields(event.config)
+        config = redact_fields(with_short_keys(event.config))
         values = {
             "code_version": event.code_version,
             "seed": event.seed,
@@ -149,14 +149,15 @@ class SegmentLoader:
         union = sa.text(
             "ARRAY(SELECT DISTINCT line FROM unnest(executed_file.lines || excluded.lines) AS line ORDER BY line)"
         )
-        merge = {"sha256": statement.excluded.sha256, "lines": union}
+        known = sa.func.coalesce(sa.func.nullif(statement.excluded.sha256, ""), ExecutedFileRow.sha256)
+        merge = {"sha256": known, "lines": union}
         keys = ["run_id", "segment", "path"]
         self._connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=merge), rows)
 
     # --- what comes now and then
 
     def _effective(self, event: Effective) -> None:
-        after = redact_fields(event.values)
+        after = redact_fields(with_short_keys(event.values))
         before = load_config(self._connection, self._run_id, self._segment, "effective", event.step - 1)
         known: list[tuple[str, Any]] = []
         if not before:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,9 +14,14 @@ from sqlalchemy.dialects.postgresql import insert
 
 from context_store.canonical import content_hash
 from context_store.database import Database
-from context_store.models import InvestigationRow, NegativeRow, RunRow
-from context_store.records import NegativeResult
-from contracts.errors import UserInputError
+from context_store.lexical import match_words
+from context_store.models import InvestigationRow, NegativeRow, RunRow, SearchTextRow
+from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
+from context_store.redaction import redact, redact_code, redact_fields
+from contracts.errors import NotFound, UserInputError
+
+_PROSE = ("claim", "intervention", "expected", "observed", "reason_class", "reason", "reopen_if", "scale", "data")
+_LATER = ("scale", "data", "code_version", "expected_effect", "observed_effect", "diff_hash")
 
 
 class Negatives:
@@ -22,36 +29,45 @@ class Negatives:
         self._database = database
 
     def add(self, negative: NegativeResult) -> NegativeResult:
-        """Idempotent by content. Raises UserInputError without evidence or without a reason."""
+        """Idempotent by content, without secrets. Raises UserInputError without evidence or without a reason."""
         if not negative.evidence or not negative.reason.strip():
             raise UserInputError(
                 "a negative result needs a reason and evidence for it",
                 remedy="say why it failed and name the run, series or hunk that shows it (kind:id#slice)",
             )
-        values = {f.name: getattr(negative, f.name) for f in dataclasses.fields(negative) if f.name != "id"}
-        key = content_hash(values | {"evidence": [str(reference) for reference in negative.evidence]})
+        values = _values(negative)
+        key = _content_key(values)
         with self._database.begin() as connection:
             if negative.project_id is None and negative.investigation_id is not None:
                 values["project_id"] = _project_of(connection, negative.investigation_id)
-            statement = insert(NegativeRow).values(**values, content_key=key, words=_words(negative))
+            statement = insert(NegativeRow).values(**values, content_key=key)
             connection.execute(statement.on_conflict_do_nothing(index_elements=["content_key"]))
-            return NegativeResult(**connection.execute(_NEGATIVE.where(NegativeRow.content_key == key)).one()._mapping)
+            return _record(connection.execute(_NEGATIVE.where(NegativeRow.content_key == key)).one()._mapping)
+
+    def get(self, negative_id: int) -> NegativeResult:
+        """Raises NotFound."""
+        with self._database.begin() as connection:
+            row = connection.execute(_NEGATIVE.where(NegativeRow.id == negative_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no negative result {negative_id}", remedy="`lathe negatives search WORDS` lists them")
+        return _record(row._mapping)
 
     def search(
         self, text: str, project_id: str | None = None, limit: int = 10
     ) -> builtins.list[tuple[NegativeResult, float]]:
-        """Full-text search over all fields; any word may match, more and rarer matches come first."""
-        words = _normalise(text).split()
-        if not words:
-            return []
-        question = sa.func.to_tsquery(sa.literal_column("'english'::regconfig"), " | ".join(words))
-        score = sa.func.ts_rank(NegativeRow.search, question).label("score")
-        query = _NEGATIVE.add_columns(score).where(NegativeRow.search.op("@@")(question))
-        if project_id is not None:
-            query = query.where(NegativeRow.project_id == project_id)
+        """By shared words over all fields; any word may match, more and rarer matches come first."""
+        chosen = SearchFilter(kinds=(TextKind.NEGATIVE,), project_id=project_id)
         with self._database.begin() as connection:
-            rows = connection.execute(query.order_by(score.desc(), NegativeRow.id.desc()).limit(limit))
-            return [_scored(dict(row._mapping)) for row in rows]
+            scores = {
+                match.id: match.score for match in match_words(connection, text.replace("\0", " "), chosen, limit)
+            }
+            key = SearchTextRow.source_key == sa.cast(NegativeRow.id, sa.Text)
+            query = _NEGATIVE.add_columns(SearchTextRow.id.label("text_id")).join(SearchTextRow, key)
+            query = query.where(SearchTextRow.id.in_(scores), SearchTextRow.kind == TextKind.NEGATIVE)
+            found = [dict(row._mapping) for row in connection.execute(query)]
+        scored = [(scores[row.pop("text_id")], row) for row in found]
+        ordered = sorted(scored, key=lambda pair: (-pair[0], -pair[1]["id"]))
+        return [(_record(row), score) for score, row in ordered]
 
     def list(self, investigation_id: str | None = None) -> builtins.list[NegativeResult]:
         """Oldest first."""
@@ -59,31 +75,87 @@ class Negatives:
         if investigation_id is not None:
             query = query.where(NegativeRow.investigation_id == investigation_id)
         with self._database.begin() as connection:
-            return [NegativeResult(**row._mapping) for row in connection.execute(query)]
+            return [_record(row._mapping) for row in connection.execute(query)]
+
+    def by_ids(self, ids: Sequence[int]) -> dict[int, NegativeResult]:
+        """Those of them that are stored."""
+        with self._database.begin() as connection:
+            rows = connection.execute(_NEGATIVE.where(NegativeRow.id.in_(ids)))
+            return {row.id: _record(row._mapping) for row in rows}
+
+    def with_diff(self, diff_hash: str) -> builtins.list[NegativeResult]:
+        """Those that tried the same diff, oldest first; none for ""."""
+        query = _NEGATIVE.where(NegativeRow.diff_hash == diff_hash, NegativeRow.diff_hash != "")
+        with self._database.begin() as connection:
+            return [_record(row._mapping) for row in connection.execute(query.order_by(NegativeRow.id))]
+
+    def supersede(self, negative_id: int, by: int) -> NegativeResult:
+        """Note that `by` took its place; it stays readable. Raises NotFound, UserInputError for a circle."""
+        if negative_id in self._successors(by):
+            raise UserInputError(
+                f"negative result {by} was itself superseded by {negative_id}",
+                remedy="name the newest of them as the one that counts",
+            )
+        self.get(negative_id)
+        with self._database.begin() as connection:
+            update = sa.update(NegativeRow).where(NegativeRow.id == negative_id)
+            connection.execute(update.values(superseded_by=by))
+        return self.get(negative_id)
+
+    def _successors(self, negative_id: int) -> builtins.list[int]:
+        """It, what superseded it, and so on."""
+        chain, current = [], self.get(negative_id)
+        while True:
+            chain.append(current.id)
+            if current.superseded_by is None:
+                return chain
+            current = self.get(current.superseded_by)
 
 
-_HIDDEN = {"content_key", "words", "search"}
-_NEGATIVE = sa.select(*(column for column in NegativeRow.__table__.columns if column.key not in _HIDDEN))
+def hash_of_diff(diff: str) -> str:
+    """The same for the same change: added and removed lines by path, without line numbers, context and blanks.
+
+    "" for a text without any changed line.
+    """
+    changed: builtins.list[str] = []
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            changed.append(f"path {line[4:].split(chr(9))[0].removeprefix('b/')}")
+        elif line.startswith(("+", "-")) and not line.startswith("--- ") and line[1:].strip():
+            changed.append(line[0] + re.sub(r"\s+", " ", line[1:].strip()))
+    if not any(line[0] in "+-" for line in changed):
+        return ""
+    return hashlib.sha256("\n".join(changed).encode()).hexdigest()
 
 
-def _scored(values: dict[str, Any]) -> tuple[NegativeResult, float]:
-    score = float(values.pop("score"))
-    return NegativeResult(**values), score
+_NEGATIVE = sa.select(*(column for column in NegativeRow.__table__.columns if column.key != "content_key"))
 
 
-def _words(negative: NegativeResult) -> str:
-    """Everything that is searched, in one text."""
-    context = " ".join(f"{key} {value}" for key, value in sorted(negative.context.items()))
-    parts = [negative.claim, negative.intervention, context, negative.expected, negative.observed]
-    return _normalise(" ".join([*parts, negative.reason_class, negative.reason, negative.reopen_if]))
+def _values(negative: NegativeResult) -> dict[str, Any]:
+    """What is stored of it: without secrets, effects as JSON."""
+    values = {f.name: getattr(negative, f.name) for f in dataclasses.fields(negative) if f.name != "id"}
+    values |= {name: redact(values[name]) for name in _PROSE}
+    values["code_version"] = redact_code(negative.code_version)
+    values["context"] = redact_fields(negative.context)
+    for name in ("expected_effect", "observed_effect"):
+        values[name] = None if values[name] is None else dataclasses.asdict(values[name])
+    return values
 
 
-def _normalise(text: str) -> str:
-    """Identifiers fall into their words: `moe.balance_coef` becomes `moe balance coef`."""
-    return re.sub(r"[\W_]+", " ", text).strip().lower()
+def _content_key(values: dict[str, Any]) -> str:
+    """Of what it says. Fields that came later count only when they are filled, so that older keys stay."""
+    said = {name: value for name, value in values.items() if name != "superseded_by"}
+    said = {name: value for name, value in said.items() if name not in _LATER or value}
+    return content_hash(said | {"evidence": [str(reference) for reference in values["evidence"]]})
+
+
+def _record(row: Any) -> NegativeResult:
+    values = dict(row)
+    for name in ("expected_effect", "observed_effect"):
+        values[name] = None if values[name] is None else EffectSize(**values[name])
+    return NegativeResult(**values)
 
 
 def _project_of(connection: sa.Connection, investigation_id: str) -> str | None:
     query = sa.select(RunRow.project_id).join(InvestigationRow, InvestigationRow.run_id == RunRow.id)
-    project: str | None = connection.execute(query.where(InvestigationRow.id == investigation_id)).scalar()
-    return project
+    return connection.execute(query.where(InvestigationRow.id == investigation_id)).scalar()

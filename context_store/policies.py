@@ -175,6 +175,10 @@ def _check_autonomy(
         raise UserInputError(
             f"no policy approves {wrong}", remedy="choose from: " + ", ".join(sorted(MAJOR - _BY_PERSONS_ONLY))
         )
+    if EffectKind.PROMOTE_SCAFFOLD in effects and not level.includes(AutonomyLevel.EVOLVE):
+        raise UserInputError(
+            f"the level {level} does not change scaffolds", remedy=f"the level {AutonomyLevel.EVOLVE} does"
+        )
     if effects & _TRAININGS and not cpu_s:
         raise UserInputError("a training needs CPU seconds", remedy="say how many the policy may spend")
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store.database import Database
 from context_store.models import ProjectRow
 from context_store.records import Project
-from contracts.errors import NotFound
+from contracts.errors import NotFound, UserInputError
 
 
 class Projects:
@@ -18,12 +18,22 @@ class Projects:
         self._database = database
 
     def put(self, project: Project) -> Project:
-        """Store it, or replace what was stored under its id."""
+        """Store it, or replace what was stored under its id; an owner is kept unless another is named."""
         values = {"path": project.path, "entry": project.entry, "backend": project.backend}
-        statement = insert(ProjectRow).values(id=project.id, **values)
+        statement = insert(ProjectRow).values(id=project.id, owner=project.owner, **values)
+        if project.owner:
+            values["owner"] = project.owner
         with self._database.begin() as connection:
             connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values))
         return project
+
+    def set_owner(self, project_id: str, owner: str) -> Project:
+        """Who answers for the project and for whatever belongs to it. Raises NotFound, UserInputError for a blank."""
+        if not owner.strip():
+            raise UserInputError("an owner needs a name", remedy="name a person or a team")
+        with self._database.begin() as connection:
+            connection.execute(sa.update(ProjectRow).where(ProjectRow.id == project_id).values(owner=owner.strip()))
+        return self.get(project_id)
 
     def get(self, project_id: str) -> Project:
         """Raises NotFound."""

@@ -68,6 +68,19 @@ class Proposals:
             _expire(connection, self._database.clock())
             return [Proposal(**row._mapping) for row in connection.execute(query)]
 
+    def approved_without_case(self, now: float) -> builtins.list[Proposal]:
+        """Those that no case waits for and that nobody carried out yet: whoever sees them asks for their effects."""
+        unused = sa.select(ApprovalRow.id).where(ApprovalRow.proposal_id == ProposalRow.id, ApprovalRow.used_by == "")
+        query = sa.select(ProposalRow.__table__).where(
+            ProposalRow.state == ProposalState.APPROVED,
+            ProposalRow.investigation_id.is_(None),
+            ProposalRow.kind != EffectKind.NEXT_STAGE,  # the store itself passes it
+            unused.exists(),
+        )
+        with self._database.begin() as connection:
+            _expire(connection, now)
+            return [Proposal(**row._mapping) for row in connection.execute(query.order_by(ProposalRow.id))]
+
     def approve(
         self,
         proposal_id: str,

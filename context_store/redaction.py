@@ -1,33 +1,58 @@
-"""Secrets are taken out of text before it is stored. Covers known key formats and named fields, not free prose."""
+"""Secrets are taken out of text before it is stored. Covers known key formats, named fields and assignments of them in
+text, private keys and e-mail addresses; not secrets in free prose.
+
+Each mark says what kind of secret it replaced, so that `redactions.py` can report it; the secret itself is gone.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from contracts.events import Scalar
 
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
 _KEY_FORMATS = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+    r"\b(?:sk-[A-Za-z0-9_-]{16,}|sk_(?:live|test)_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{20,}|gh[opsru]_[A-Za-z0-9]{20,}"
+    r"|github_pat_\w{20,}|glpat-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|nvapi-[\w-]{30,}|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|A[KS]IA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|ya29\.[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+    r"|https://hooks\.slack\.com/services/[\w/]+"
 )
-_URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]+:)[^\s@/]+(?=@)")
-_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b")
-_SECRET_FIELD = re.compile(
-    r"(?:^|[._-])(?:password|passwd|secret|credentials?|(?:api|access|auth|private|secret)[_-]?(?:key|token))$", re.I
+_URL_PASSWORD = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]{0,30}://[^\s:/@]{0,200}:)(?!\[redacted)[^\s@/]{1,500}(?=@)")
+_BEARER = re.compile(r"(\b(?:Bearer|Basic) )[A-Za-z0-9._~+/-]{16,}=*")
+_NAMED = (
+    r"(?:passw(?:or)?d|passphrase|secret|credentials?|(?:api|access|auth|private|secret|wandb|account)[._-]?(?:key|token)"
+    r"|(?:hf|hub|huggingface|github|gitlab|slack|bot|session|bearer)[._-]?token)"
 )
-_REPLACEMENT = "[redacted]"
+_SECRET_FIELD = re.compile(rf"(?:^|[._-])(?:{_NAMED}|\w+_pwd)$|(?:^|\.)token$", re.I)
+# `API_KEY = "..."`, `password: ...`: quoted, or a word that no expression is. Starts at the name's last part, so that a
+# text without secrets is read once, whatever its words are.
+_ASSIGNED = re.compile(
+    rf"(?P<name>{_NAMED}[\"']?\s{{0,8}}[:=]\s{{0,8}})(?:(?P<quote>[\"'])(?!\[redacted)[^\"'\n]{{6,500}}(?P=quote)"
+    r"|(?!\[redacted)(?=[^\s\"',;()\[\]]{0,500}\d)[^\s\"',;()\[\].]{8,500}(?=[\s\"',;]|$))",
+    re.I,
+)
+# `--api-key VALUE`, `--token=VALUE`, also as list of arguments: `"--password", "VALUE"`.
+_OPTION = re.compile(
+    rf"(--(?:[\w-]{{0,30}}-)?(?:{_NAMED}|token)(?:=|[\"']?,?\s{{1,8}})[\"']?)(?!\[redacted|-)[^\s\"',]{{4,500}}", re.I
+)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[A-Za-z]{2,}\b")
 
 
 def redact_code(text: str) -> str:
-    """Source text without API keys and passwords in urls. NUL bytes, which the database cannot hold, go too."""
-    text = _KEY_FORMATS.sub(_REPLACEMENT, text.replace("\0", ""))
-    return _URL_PASSWORD.sub(rf"\1{_REPLACEMENT}", text)
+    """Source text without keys and passwords. NUL bytes, which the database cannot hold, go too."""
+    text = _PRIVATE_KEY.sub(_mark("private_key"), text.replace("\0", ""))
+    text = _KEY_FORMATS.sub(_mark("key"), text)
+    text = _URL_PASSWORD.sub(rf"\1{_mark('password')}", text)
+    text = _BEARER.sub(rf"\1{_mark('key')}", text)
+    text = _OPTION.sub(rf"\1{_mark('password')}", text)
+    return _ASSIGNED.sub(_assigned, text)
 
 
 def redact(text: str) -> str:
-    """Prose without API keys, passwords in urls and e-mail addresses. (In code `x@w.view` is no address.)"""
-    return _EMAIL.sub(_REPLACEMENT, redact_code(text))
+    """Prose without keys, passwords and e-mail addresses. (In code `x@w.view` is no address.)"""
+    return _EMAIL.sub(_mark("email"), redact_code(text))
 
 
 def redact_fields(fields: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -35,7 +60,27 @@ def redact_fields(fields: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {redact_code(key): _redact_field(key, value) for key, value in fields.items()}
 
 
-def _redact_field(key: str, value: Scalar) -> Scalar:
+def redact_json(value: Any) -> Any:
+    """As `redact_fields`, at any depth."""
+    if isinstance(value, Mapping):
+        return {redact_code(str(key)): _redact_field(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_json(each) for each in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def _redact_field(key: str, value: Any) -> Any:
     if not isinstance(value, str) or not value:
-        return value
-    return _REPLACEMENT if _SECRET_FIELD.search(key) else redact(value)
+        return redact_json(value)
+    if not _SECRET_FIELD.search(key):
+        return redact(value)
+    return value if value.startswith("[redacted") else _mark("field")
+
+
+def _assigned(match: re.Match[str]) -> str:
+    quote = match["quote"] or ""
+    return f"{match['name']}{quote}{_mark('password')}{quote}"
+
+
+def _mark(kind: str) -> str:
+    return f"[redacted {kind}]"

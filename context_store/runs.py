@@ -9,6 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from context_store.canonical import content_hash
 from context_store.database import Database
 from context_store.lineage import load_lineage
 from context_store.models import CheckpointRow, ConfigValueRow, DataReadRow, ExecutedFileRow, RunRow, SegmentRow
@@ -17,6 +18,8 @@ from context_store.run_table import run_table
 from contracts.enums import RunRole, RunState
 from contracts.errors import NotFound
 from contracts.events import Scalar
+
+_MAX_KEY_CHARACTERS = 500
 
 
 class Runs:
@@ -48,7 +51,7 @@ class Runs:
     def get(self, run_id: str) -> Run:
         """Raises NotFound."""
         with self._database.begin() as connection:
-            row = connection.execute(_RUN.where(RunRow.id == run_id)).one_or_none()
+            row = connection.execute(_ONE_RUN, {"run_id": run_id}).one_or_none()
         if row is None:
             raise NotFound(f"no run '{run_id}'", remedy="`lathe runs` lists the runs")
         return Run(**row._mapping)
@@ -176,6 +179,14 @@ def load_config(
     return {row.key: row.value for row in connection.execute(query)}
 
 
+def with_short_keys(fields: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Keys that are too long for an index are cut, and end with a hash of the whole."""
+    return {
+        key if len(key) <= _MAX_KEY_CHARACTERS else f"{key[: _MAX_KEY_CHARACTERS - 17]}~{content_hash(key)[:16]}": value
+        for key, value in fields.items()
+    }
+
+
 def diff_config(a: Mapping[str, Scalar], b: Mapping[str, Scalar]) -> tuple[ConfigChange, ...]:
     """Fields by which `b` differs from `a`, sorted by key. 1 and True differ, 1 and 1.0 do not; NaN equals NaN."""
     changes = []
@@ -196,4 +207,5 @@ def same_value(a: Scalar, b: Scalar) -> bool:
 
 
 _RUN = sa.select(*(column for column in sa.inspect(RunRow).columns if column.name != "number"))
+_ONE_RUN = _RUN.where(RunRow.id == sa.bindparam("run_id"))
 _CHECKPOINT = sa.select(CheckpointRow.__table__)

@@ -12,7 +12,9 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store.database import Database
 from context_store.models import TimelineRow
 from context_store.records import TimelineEvent
+from context_store.redaction import redact, redact_json
 from contracts.enums import TimelineKind
+from contracts.errors import NotFound
 
 MAX_TITLE_CHARACTERS = 200
 
@@ -24,9 +26,10 @@ class Timeline:
     def add(self, event: TimelineEvent) -> TimelineEvent:
         """Idempotent by (run, segment, step, kind, title). An `at` of 0 becomes now. Raises NotFound for the run.
 
-        A title is cut at MAX_TITLE_CHARACTERS; what is long belongs into `detail`.
+        A title is cut at MAX_TITLE_CHARACTERS; what is long belongs into `detail`. Secrets are taken out of both.
         """
-        event = dataclasses.replace(event, at=event.at or self._database.clock(), title=_short(event.title))
+        said = {"title": _short(redact(event.title)), "detail": redact_json(event.detail)}
+        event = dataclasses.replace(event, at=event.at or self._database.clock(), **said)
         with self._database.begin() as connection:
             add_events(connection, [event])
             row = connection.execute(
@@ -38,6 +41,15 @@ class Timeline:
                     TimelineRow.title == event.title,
                 )
             ).one()
+        return TimelineEvent(**row._mapping)
+
+    def get(self, event_id: int) -> TimelineEvent:
+        """Raises NotFound."""
+        query = sa.select(TimelineRow.__table__).where(TimelineRow.id == event_id)
+        with self._database.begin() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise NotFound(f"no timeline event {event_id}", remedy="`lathe timeline RUN --json` shows them with ids")
         return TimelineEvent(**row._mapping)
 
     def list(

@@ -70,6 +70,9 @@ class EffectKind(StrEnum):
     CHECKPOINT_RUN = "checkpoint_run"
     RESUME_WITH_PATCH = "resume_with_patch"
     PATCH_CODE = "patch_code"
+    PATCH_CONFIG = "patch_config"  # a configuration file of a project, on a branch
+    PATCH_DATA = "patch_data"  # a stage of a project's data pipeline, on a branch
+    PROMOTE_SCAFFOLD = "promote_scaffold"  # a ref of a scaffold moves from one commit to another
     NOTIFY = "notify"
     UNDO = "undo"  # of an effect that was carried out under an approval
     NEXT_STAGE = "next_stage"  # an outer edge of a dual loop; the store itself passes it, once a person has approved
@@ -112,6 +115,14 @@ class PolicyKind(StrEnum):
     AUTONOMY = "autonomy"  # how far one loop may go by itself
     FOUR_EYES = "four_eyes"  # which effects need two reviewers
     HALT = "halt"  # nothing is begun
+
+
+class ScheduleAction(StrEnum):
+    """What a worker does at intervals (context_store.schedules)."""
+
+    WATCH = "watch"
+    BACKUP = "backup"
+    EXPIRE = "expire"
 
 
 class Stage(StrEnum):
@@ -159,6 +170,15 @@ class TimelineKind(StrEnum):
     EVAL = "eval"
     APPROVAL = "approval"
     NOTE = "note"
+
+
+class MemoryKind(StrEnum):
+    """What a remembered entry is (RM2-7.14)."""
+
+    CONVENTION = "convention"
+    FACT = "fact"
+    DECISION = "decision"
+    FAILURE = "failure"
 
 
 class Role(StrEnum):

@@ -13,8 +13,9 @@ from contracts.errors import UserInputError
 
 KINDS = frozenset(
     {
-        "anomaly", "checkpoint", "commit", "config", "diagnostic", "event", "experiment", "hunk", "investigation",
-        "negative", "note", "policy", "proposal", "run", "series", "suspect", "verdict",
+        "anomaly", "benchmark", "checkpoint", "commit", "config", "decontamination", "diagnostic", "document",
+        "event", "experiment", "hunk", "investigation", "memory", "negative", "note", "pipeline", "policy",
+        "proposal", "run", "schedule", "score", "series", "subset", "suspect", "thread", "token", "verdict",
     }
 )  # fmt: skip
 _FORM = re.compile(r"^(?P<kind>[a-z_]+):(?P<id>[^#\s]+)(?:#(?P<slice>\S+))?$")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 _EXPERT = re.compile(r"^experts\.(\d+)$")
 _RANK = re.compile(r"^(?P<rest>.*)@rank=(?P<rank>\d+)$")
+_MAX_NUMBER = 2**31 - 1  # what a column of the store holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,20 +27,23 @@ class SeriesName:
 
     @classmethod
     def parse(cls, name: str) -> SeriesName:
-        """Parse any string; what does not fit the grammar stays in `statistic` and `module`, never lost."""
+        """Parse any string; what does not fit the grammar stays in `statistic` and `module`, never lost.
+
+        A number beyond 31 bits is no layer, expert or rank.
+        """
         rank: int | None = None
-        if match := _RANK.match(name):
-            name, rank = match["rest"], int(match["rank"])
+        if (match := _RANK.match(name)) and (number := _number(match["rank"])) is not None:
+            name, rank = match["rest"], number
         statistic, _, module = name.partition("/")
         head, _, last = module.rpartition("/")
         expert: int | None = None
-        if match := _EXPERT.match(last):
-            expert, module = int(match[1]), head
+        if (match := _EXPERT.match(last)) and (number := _number(match[1])) is not None:
+            expert, module = number, head
         layer = _LAYER.search(module)
         return cls(
             statistic=statistic,
             module=module,
-            layer=int(layer[1]) if layer else None,
+            layer=_number(layer[1]) if layer else None,
             expert=expert,
             rank=rank,
         )
@@ -51,3 +55,8 @@ class SeriesName:
         if self.rank is not None:
             text += f"@rank={self.rank}"
         return text
+
+
+def _number(digits: str) -> int | None:
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) <= 10 and int(digits) <= _MAX_NUMBER else None

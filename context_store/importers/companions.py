@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from context_store.importers.configs import flat, read_mapping
+from context_store.importers.formats import listing
 from context_store.importers.items import Problem
 from contracts.events import Scalar
 
@@ -28,7 +29,7 @@ def beside(log: Path) -> tuple[Path, ...]:
     """The configuration under the log's name or its beginning: `a.config.yaml` or `a.yaml` of `a_golden.json`."""
     stem = log.name.partition(".")[0] if log.name.count(".") > 1 else log.stem
     found = []
-    for path in sorted(log.parent.iterdir()):
+    for path in listing(log.parent):
         if path.suffix not in _SUFFIXES or path == log or not path.is_file():
             continue
         name = path.stem.removesuffix(".config").removesuffix(".args")

@@ -9,18 +9,24 @@ from typing import Any
 
 from contracts.events import Scalar
 
-_MAX_TEXT = 4000
+_MAX_TEXT = 1 << 20
 
 
 def flat(fields: Mapping[Any, Any], prefix: str = "") -> dict[str, Scalar]:
-    """Nested mappings become dotted keys; lists, and what is no scalar, their JSON text."""
+    """Nested mappings, to any depth, become dotted keys; lists, and what is no scalar, their JSON text.
+
+    Where a key that has a dot itself would hide a nested one, the later of the two is told apart by quotes.
+    """
     found: dict[str, Scalar] = {}
-    for key, value in fields.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{name}.") if value else {name: "{}"}
-        else:
-            found[name] = _scalar(value)
+    waiting = [(f"{prefix}{key}", key, value) for key, value in reversed(list(fields.items()))]
+    while waiting:
+        name, last, value = waiting.pop()
+        if isinstance(value, Mapping) and value:
+            waiting += [(f"{name}.{key}", key, each) for key, each in reversed(list(value.items()))]
+            continue
+        if name in found:
+            name = f"{name.removesuffix(str(last))}'{last}'"
+        found[name] = "{}" if isinstance(value, Mapping) else _scalar(value)
     return found
 
 

@@ -1,15 +1,11 @@
-"""Evaluation results with their identity: a score is comparable only with scores of the same identity.
+"""Evaluation results of foreign harnesses, with their identity.
 
-Identity: benchmark, metric, filter, shots, task version or hash, harness version and settings, hashed together. A
-training step is taken only from the path of the evaluated checkpoint; without one a score is a fact and no point of a
+A training step is taken only from the path of the evaluated checkpoint; without one a score is a fact and no point of a
 series.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,30 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from context_store.importers.items import Columns, Fact, FoundRun, FoundSegment, Items
+from context_store.evals import IDENTITY, identity_key
+from context_store.importers.items import Columns, Fact, FoundRun, FoundScore, FoundSegment, Items
+from context_store.score_lineage import step_of
 from contracts.enums import TimelineKind
 from contracts.events import Scalar
-
-_STEP = re.compile(r"(?:global_?step|checkpoint|step|iter(?:ation)?)[-_]?(\d+)", re.I)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One number. `identity`: everything that has to be equal before two scores may be compared."""
-
-    benchmark: str
-    metric: str
-    value: float
-    stderr: float | None = None
-    num_samples: int | None = None
-    identity: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def identity_hash(self) -> str:
-        text = json.dumps(
-            {**self.identity, "benchmark": self.benchmark, "metric": self.metric}, sort_keys=True, default=str
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +26,7 @@ class EvalFile:
 
     path: Path
     model: str
-    scores: Sequence[Score]
+    scores: Sequence[FoundScore]
     config: Mapping[str, Scalar] = field(default_factory=dict)
     environment: Mapping[str, Scalar] = field(default_factory=dict)
     at: float = 0.0
@@ -75,15 +52,10 @@ def items_of(found: EvalFile) -> Items:
     if step is not None and found.scores:
         yield Columns(columns=_columns(found.scores, step))
     yield from _facts(found, step)
+    yield from found.scores
 
 
-def step_of(text: str) -> int | None:
-    """The training step that a checkpoint's path names; None without one."""
-    matches = _STEP.findall(text)
-    return int(matches[-1]) if matches else None
-
-
-def _columns(scores: Sequence[Score], step: int) -> dict[str, Any]:
+def _columns(scores: Sequence[FoundScore], step: int) -> dict[str, Any]:
     found = {}
     for score in scores:
         for name, value in ((score.metric, score.value), (f"{score.metric}_stderr", score.stderr)):
@@ -95,6 +67,7 @@ def _columns(scores: Sequence[Score], step: int) -> dict[str, Any]:
 def _facts(found: EvalFile, step: int | None) -> Iterator[Fact]:
     for score in found.scores:
         error = f" +- {score.stderr:.4g}" if score.stderr is not None else ""
+        identity = {name: getattr(score, name) for name in IDENTITY}
         detail = {
             "benchmark": score.benchmark,
             "metric": score.metric,
@@ -103,8 +76,8 @@ def _facts(found: EvalFile, step: int | None) -> Iterator[Fact]:
             "n": score.num_samples,
             "model": found.model,
             "step": step,
-            "identity": dict(score.identity),
-            "identity_hash": score.identity_hash,
+            "identity": identity,
+            "identity_key": identity_key(identity),
         }
         title = f"{score.benchmark} {score.metric} {score.value:.6g}{error}"
         yield Fact(step=step or 0, kind=TimelineKind.EVAL, title=title, detail=detail, at=found.at)

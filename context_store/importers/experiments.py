@@ -17,7 +17,7 @@ import numpy as np
 from context_store.importers.formats import Format, Source, Tree, head
 from context_store.importers.items import Column, Columns, Fact, FoundNegative, FoundRun, FoundSegment, Items, Problem
 from context_store.importers.lines import Line, read_lines
-from context_store.importers.tables import number_of
+from context_store.importers.tables import is_nothing, number_of
 from contracts.enums import TimelineKind
 
 _NEEDED = {"status", "description"}
@@ -98,6 +98,9 @@ def _experiments(path: Path, score: str) -> Iterator[Experiment | Problem]:
             yield Problem(file=str(path), position=f"line {number + 1}", what="no status or description")
             continue
         value = number_of(row.get(score))
+        if value is None and not is_nothing(row.get(score)):
+            what = f"field {score}: {row[score]!r:.80} is no number"
+            yield Problem(file=str(path), position=f"line {number + 1}", what=what)
         crashed = row["status"].lower() in _CRASHED
         others = {
             key: found

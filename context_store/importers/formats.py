@@ -27,7 +27,7 @@ class Columnar:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """What lies under the given path: regular files, sorted. `root` is the path itself, a file or a folder."""
+    """What lies under the given path: regular files, sorted. `root`: the path itself, absolute, a file or a folder."""
 
     root: Path
     files: tuple[Path, ...]
@@ -66,6 +66,14 @@ class Format:
     name: str
     find: Callable[[Tree], list[Source]]
     read: Callable[[Source], Items]
+
+
+def listing(folder: Path) -> list[Path]:
+    """What lies directly in a folder, sorted; nothing when it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 @cache

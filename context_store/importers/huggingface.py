@@ -6,6 +6,7 @@ halfway is a restart from there; in another folder it is a fork when it leaves r
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from context_store.importers.collector import Collector
 from context_store.importers.configs import flat, read_mapping
-from context_store.importers.formats import Format, Source, Tree, head
+from context_store.importers.formats import Format, Source, Tree, head, listing
 from context_store.importers.items import Ended, Fact, FoundRun, FoundSegment, Items, Problem
 from contracts.enums import RunState, TimelineKind
 
@@ -25,6 +26,7 @@ _EVAL = re.compile(
     r"|samples_per_second|steps_per_second)$"
 )
 _PLAN = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps")
+_STATE = "trainer_state.json"
 _HISTORY = b'"log_history"'
 Row = dict[str, Any]
 
@@ -69,30 +71,48 @@ class Run:
 def find(tree: Tree) -> list[Source]:
     files = [path for path in tree.files if path.suffix == ".json" and _is_state(path)]
     beside = [beside for path in files if (beside := path.with_name("config.json")).is_file()]
-    return [Source(files=tuple(files), companions=tuple(beside))] if files else []
+    return [Source(files=tuple(files), companions=(*beside, *_siblings(files, tree)))] if files else []
 
 
 def read(source: Source) -> Items:
     states: list[State] = []
-    for path in source.files:
+    for path in (*source.files, *filter(_is_state, source.companions)):
         state, problem = _load(path)
         if problem is not None:
             yield problem
         if state is not None:
             states.append(state)
     for run in _runs(states):
-        yield from _run(run)
+        if set(run.files) & set(source.files):
+            yield from _run(run)
+
+
+def _siblings(files: Sequence[Path], tree: Tree) -> list[Path]:
+    """States of the same folder beside those that were given alone: a restart only shows beside what it left."""
+    known, found = set(files), []
+    alone = [path for path in files if path.name == _STATE or _CHECKPOINT.search(path.parent.name)]
+    for folder in sorted({_folder(path) for path in alone}):
+        if not (tree.root.is_dir() and folder.is_relative_to(tree.root)):
+            checkpoints = [path / _STATE for path in listing(folder) if _CHECKPOINT.search(path.name)]
+            inside = [*checkpoints, folder / _STATE]
+            found += [path for path in inside if path not in known and path.is_file()]
+    return found
 
 
 def _is_state(path: Path) -> bool:
-    return path.name.endswith("trainer_state.json") or _HISTORY in head(path)[:4096]
+    return path.name.endswith(_STATE) or _HISTORY in head(path)[:4096]
+
+
+def _folder(path: Path) -> Path:
+    """Of the run: above checkpoint-N."""
+    return path.parent.parent if _CHECKPOINT.search(path.parent.name) else path.parent
 
 
 # --- reading one file
 
 
 def _load(path: Path) -> tuple[State | None, Problem | None]:
-    folder = path.parent.parent if _CHECKPOINT.search(path.parent.name) else path.parent
+    folder = _folder(path)
     problem = None
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -228,6 +248,8 @@ def _segment(number: int, part: Part, end: RunState | None) -> Items:
         number=number,
         start_step=part.start_step,
         config=config | model,
+        start=_digest(state.history[part.begin]) if part.begin < len(state.history) else "",
+        origin=str(state.path),
         start_checkpoint=f"checkpoint-{part.start_step}" if part.start_step else "",
     )
     collector = Collector()
@@ -274,6 +296,10 @@ def _named(name: str) -> str:
     if match is None or match["group"] is None:
         return name
     return f"{match[1]}_{match['metric']}/{match['group']}"
+
+
+def _digest(row: Row) -> str:
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _name(state: State) -> str:

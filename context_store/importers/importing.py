@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
 
 from context_store.database import Database
 from context_store.importers import refusals
@@ -14,9 +18,10 @@ from context_store.importers.registry import FORMATS, remote
 from context_store.importers.report import Refused, Report, SourceReport
 from context_store.importers.sinks import Counting, Pouring, Sink
 from context_store.importers.store_sink import StoreSink
-from contracts.errors import NotFound
+from contracts.errors import DatabaseUnavailable, DiskFull, LatheError, LogFormatError, NotFound, UserInputError
 
 Tell = Callable[[str], None]
+_FOREIGN = (SQLAlchemyError, psycopg.Error, OSError, ValueError, LookupError, ArithmeticError, RecursionError)
 _SKIPPED_FOLDERS = {".git", "__pycache__", "node_modules", ".venv"}
 
 
@@ -44,7 +49,8 @@ def discover(path: str, columnar: Columnar | None = None) -> tuple[list[Found], 
     """The sources under a path or uri, and the files that are none. Raises NotFound, UserInputError."""
     if "://" in path and not path.startswith("file://"):
         return [Found(format=remote(path), source=Source(files=(), uri=path))], []
-    tree = replace(_tree(Path(path.removeprefix("file://")).expanduser()), columnar=columnar or Columnar())
+    place = Path(os.path.abspath(Path(path.removeprefix("file://")).expanduser()))
+    tree = replace(_tree(place), columnar=columnar or Columnar())
     head.cache_clear()
     found: list[Found] = []
     for each in FORMATS:
@@ -54,13 +60,22 @@ def discover(path: str, columnar: Columnar | None = None) -> tuple[list[Found], 
     return found, [refusals.explain(file) for file in tree.files]
 
 
-def check(found: list[Found]) -> Report:
-    """A dry run: read everything, store nothing."""
-    return Report(sources=[_pour(each, Counting(), None, lambda _: None) for each in found], refused=[])
+def check(found: list[Found], *, project: str | None = None, url: str = "") -> Report:
+    """A dry run: read everything, store nothing. With the url of a store also what that would refuse."""
+    database = Database(url, clock=lambda: 0.0) if url else None
+    try:
+        sources = [_pour(each, Counting(database), project, lambda _: None) for each in found]
+    finally:
+        if database is not None:
+            database.close()
+    return Report(sources=sources, refused=[])
 
 
 def store(found: list[Found], url: str, options: Options, *, clock: Callable[[], float], tell: Tell) -> Report:
-    """Import into the store at this url; what is there already adds nothing."""
+    """Import into the store at this url; what is there already adds nothing.
+
+    A source that fails is named in the report and does not stop the others. Raises DatabaseUnavailable and DiskFull.
+    """
     database = Database(url, clock=clock)
     try:
         reports = []
@@ -81,9 +96,23 @@ def fingerprint(found: Found) -> tuple[tuple[str, int, int], ...]:
 
 def _pour(found: Found, sink: Sink, project: str | None, tell: Tell) -> SourceReport:
     pouring = Pouring(sink, project_id=project, tell=tell)
-    pouring.pour(found.format.read(found.source))
     files = [str(path) for path in found.source.claimed] or [found.source.uri]
-    return SourceReport(format=found.format.name, files=files, runs=pouring.runs, problems=pouring.problems)
+    failure: LatheError | None = None
+    try:
+        pouring.pour(found.format.read(found.source))
+    except (DatabaseUnavailable, DiskFull):
+        raise
+    except LatheError as error:
+        failure = error
+    except _FOREIGN as error:
+        what = f"{files[0]} cannot be imported: {type(error).__name__}: {error}"[:500]
+        failure = LogFormatError(what, remedy="please report this with the file; everything else was imported")
+    if failure is not None:
+        with suppress(UserInputError, NotFound, *_FOREIGN):
+            pouring.end()
+    return SourceReport(
+        format=found.format.name, files=files, runs=pouring.runs, problems=pouring.problems, failure=failure
+    )
 
 
 def _tree(path: Path) -> Tree:

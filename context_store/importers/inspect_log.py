@@ -9,10 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from context_store.canonical import content_hash
 from context_store.importers.configs import flat
-from context_store.importers.evals import EvalFile, Score, items_of
+from context_store.importers.evals import EvalFile, items_of
 from context_store.importers.formats import Format, Source, Tree, head
-from context_store.importers.items import Fact, Items, Problem
+from context_store.importers.items import Fact, FoundScore, Items, Problem
 from contracts.enums import TimelineKind
 
 _HEADER = "header.json"
@@ -71,24 +72,16 @@ def _eval_file(path: Path, content: Mapping[str, Any]) -> EvalFile:
     return EvalFile(
         path=path,
         model=str(spec["model"]),
-        scores=list(_scores(content, spec)),
+        scores=list(_scores(path, content, spec)),
         config=flat({"task": spec["task"], "model": spec["model"], **sections}),
         environment=environment,
         at=_moment(spec.get("created")),
     )
 
 
-def _scores(content: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Score]:
+def _scores(path: Path, content: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[FoundScore]:
     results = content.get("results") or {}
-    identity = {
-        "task_version": spec.get("task_version"),
-        "task_args": spec.get("task_args"),
-        "dataset": (spec.get("dataset") or {}).get("name"),
-        "samples": (spec.get("dataset") or {}).get("samples"),
-        "epochs": (spec.get("config") or {}).get("epochs"),
-        "limit": (spec.get("config") or {}).get("limit"),
-        "packages": spec.get("packages"),
-    }
+    identity = _identity(content, spec)
     for score in results.get("scores", []):
         metrics = score.get("metrics", {})
         stderr = (metrics.get("stderr") or {}).get("value")
@@ -96,14 +89,54 @@ def _scores(content: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Sco
             value = metric.get("value")
             if name == "stderr" or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            yield Score(
+            reducer = {"reducer": score["reducer"]} if score.get("reducer") else {}
+            yield FoundScore(
                 benchmark=str(spec["task"]),
                 metric=name,
                 value=float(value),
                 stderr=float(stderr) if isinstance(stderr, int | float) else None,
                 num_samples=results.get("completed_samples"),
-                identity={**identity, "scorer": score.get("scorer"), "reducer": score.get("reducer")},
+                checkpoint=_checkpoint(spec),
+                raw=str(path),
+                at=_moment(spec.get("created")),
+                extractor=score.get("scorer"),
+                **{**identity, "settings": {**identity["settings"], **reducer}},
             )
+
+
+def _checkpoint(spec: Mapping[str, Any]) -> str:
+    """What was evaluated: a path when the log has one, else the model's name without the kind of its provider."""
+    arguments = spec.get("model_args") or {}
+    named = str(spec["model"])
+    provider, _, rest = named.partition("/")
+    return str(arguments.get("model_path") or (rest if provider in ("hf", "vllm", "sglang") else named))
+
+
+def _identity(content: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    dataset, config = spec.get("dataset") or {}, spec.get("config") or {}
+    generate = {**(spec.get("model_generate_config") or {}), **((content.get("plan") or {}).get("config") or {})}
+    steps = (content.get("plan") or {}).get("steps") or []
+    templates = [each["params"]["template"] for each in steps if (each.get("params") or {}).get("template")]
+    arguments = spec.get("task_args") or {}
+    stop = generate.pop("stop_seqs", None)
+    settings = {
+        "task_version": spec.get("task_version"),
+        "task_args": arguments or None,
+        "dataset": dataset.get("name"),
+        "samples": dataset.get("samples"),
+        "epochs": config.get("epochs"),
+        "limit": config.get("limit"),
+        "generation": generate or None,
+    }
+    return {
+        "harness": "inspect",
+        "harness_version": (spec.get("packages") or {}).get("inspect_ai"),
+        "protocol": " > ".join(str(each.get("solver")) for each in steps) or "as its task defines it",
+        "shots": arguments.get("fewshot") if isinstance(arguments.get("fewshot"), int) else None,
+        "template": content_hash(templates)[:16] if templates else None,
+        "stop_set": None if stop is None else tuple(stop),
+        "settings": {name: value for name, value in settings.items() if value is not None},
+    }
 
 
 def _moment(text: Any) -> float:

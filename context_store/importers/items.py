@@ -40,7 +40,9 @@ class FoundRun:
 class FoundSegment:
     """One start or resume. `start_step`: steps completed before it, as far as the source shows.
 
-    `started_at` in unix seconds, 0.0 when the source has no clock. `config` flat with dotted keys.
+    `started_at` in unix seconds, 0.0 when the source has no clock. `config` flat with dotted keys. `start`: what tells
+    it from every other start of the run, whatever else is given with it and however it grows; "" when nothing does.
+    `origin`: where it lies, "" when that is the run's. `is_damaged`: only a part of it could be read.
     """
 
     number: int
@@ -51,6 +53,9 @@ class FoundSegment:
     seed: int = 0
     start_checkpoint: str = ""
     started_at: float = 0.0
+    start: str = ""
+    origin: str = ""
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +102,34 @@ class FoundNegative:
     expected: str = ""
     reopen_if: str = ""
     context: Mapping[str, Scalar] = field(default_factory=dict)
+    scale: str = ""
+    code_version: str = ""
+    effect: tuple[str, float, float] | None = None  # quantity, before, after
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundScore:
+    """One number of an evaluation, with what decides what it may be compared with (records.NewScore).
+
+    `checkpoint`: what was evaluated, as the source says it, "" when it does not. `raw`: the file of single outputs.
+    """
+
+    benchmark: str
+    metric: str
+    value: float
+    harness: str
+    protocol: str
+    checkpoint: str = ""
+    stderr: float | None = None
+    num_samples: int | None = None
+    shots: int | None = None
+    template: str | None = None
+    stop_set: tuple[str, ...] | None = None
+    extractor: str | None = None
+    harness_version: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    raw: str = ""
+    at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,5 +141,5 @@ class Problem:
     what: str
 
 
-Item = FoundRun | FoundSegment | Columns | Fact | Ended | FoundNegative | Problem
+Item = FoundRun | FoundSegment | Columns | Fact | Ended | FoundNegative | FoundScore | Problem
 Items = Iterator[Item]

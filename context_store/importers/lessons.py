@@ -15,6 +15,7 @@ from contracts.enums import TimelineKind
 
 _IDEA, _INCIDENT = {"idea", "outcome", "reason"}, {"symptom", "proven_cause", "cause_kind"}
 _HELD = {"adopted", "kept", "accepted"}
+_NOT_PROVABLE = "not provable"
 
 
 def find(tree: Tree) -> list[Source]:
@@ -54,7 +55,8 @@ def _idea(row: Mapping[str, Any], number: int) -> Items:
     if str(row["outcome"]).lower() in _HELD:
         yield fact
         return
-    known = {key: row[key] for key in ("id", "date", "scale", "comparability_era", "numbers") if key in row}
+    known = {key: row[key] for key in ("id", "date", "comparability_era", "numbers") if key in row}
+    scale = row.get("scale") or ""
     yield FoundNegative(
         fact=fact,
         claim=str(row["idea"]),
@@ -64,13 +66,18 @@ def _idea(row: Mapping[str, Any], number: int) -> Items:
         reason=str(row["reason"]),
         reopen_if=str(row.get("revisit_if") or ""),
         context=flat(known),
+        scale=", ".join(map(str, scale)) if isinstance(scale, list) else str(scale),
+        code_version=str(_source(row).get("commit") or ""),
+        effect=_effect(row.get("numbers")),
     )
 
 
 def _incident(row: Mapping[str, Any], number: int) -> Items:
     """The incident as a note; what was tried against it in vain as negative results."""
     title = f"incident {row.get('id', number)}: {row['symptom']}"
-    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=dict(row))
+    known = not str(row["proven_cause"]).lower().startswith(_NOT_PROVABLE)
+    detail = {**row, "outcome": str(row["cause_kind"]) if known else _NOT_PROVABLE}
+    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=detail)
     yield fact
     for tried in row.get("negative_results", []):
         yield FoundNegative(
@@ -82,6 +89,19 @@ def _incident(row: Mapping[str, Any], number: int) -> Items:
             reason=str(tried["why_it_failed"]),
             context={"incident": str(row.get("id", number)), "cause_kind": str(row["cause_kind"])},
         )
+
+
+def _source(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    source = row.get("source")
+    return source if isinstance(source, Mapping) else {}
+
+
+def _effect(numbers: Any) -> tuple[str, float, float] | None:
+    """The first quantity that is given as a pair [before, after]."""
+    for name, value in numbers.items() if isinstance(numbers, Mapping) else ():
+        if isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value):
+            return str(name), float(value[0]), float(value[1])
+    return None
 
 
 FORMAT = Format(name="written lessons", find=find, read=read)

@@ -36,20 +36,22 @@ def encoding_of(head: bytes) -> str:
 
 def read_lines(path: Path, *, growing: bool = False) -> Iterator[Line | Problem]:
     """`growing`: a last line without an end is still being written and waits for its rest."""
-    number, rest = 0, ""
+    number, rest, is_left_out = 0, "", False
     for text in _texts(path):
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             number += 1
-            yield from _states(number, line)
-        if len(rest) > _MAX_CHARACTERS and "\r" in rest:
+            if not is_left_out:
+                yield from _states(number, line)
+            is_left_out = False
+        if len(rest) > _MAX_CHARACTERS and "\r" in rest and not is_left_out:
             states, _, rest = rest.rpartition("\r")
             yield from _states(number + 1, states)
-        elif len(rest) > _MAX_CHARACTERS:
-            yield Problem(
-                file=str(path), position=f"line {number + 1}", what="longer than a million characters; left out"
-            )
-            rest = ""
+        elif len(rest) > _MAX_CHARACTERS and not is_left_out:
+            what = "longer than a million characters; left out"
+            yield Problem(file=str(path), position=f"line {number + 1}", what=what)
+            is_left_out = True
+        rest = "" if is_left_out else rest
     if rest and not growing:
         yield from _states(number + 1, rest)
 

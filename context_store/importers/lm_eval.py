@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from context_store.canonical import content_hash
 from context_store.importers.configs import flat
-from context_store.importers.evals import EvalFile, Score, items_of
+from context_store.importers.evals import EvalFile, items_of
 from context_store.importers.formats import Format, Source, Tree, head
-from context_store.importers.items import Items, Problem
+from context_store.importers.items import FoundScore, Items, Problem
 
+HARNESS = "lm-evaluation-harness"
 _STDERR = "_stderr"
 
 
@@ -24,7 +26,7 @@ def read(source: Source) -> Items:
     path = source.files[0]
     try:
         content = json.loads(path.read_bytes())
-        found = _eval_file(path, content)
+        found = _eval_file(path, content, source.companions)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         yield Problem(file=str(path), position="the file", what=f"damaged: {error}"[:300])
         return
@@ -38,58 +40,88 @@ def _is_results(path: Path) -> bool:
 
 
 def _samples(path: Path, tree: Tree) -> tuple[Path, ...]:
-    """Single answers: they have no step, and are not read."""
+    """Single answers: they have no step, and are not read; scores refer to them."""
     return tuple(each for each in tree.files if each.parent == path.parent and each.name.startswith("samples_"))
 
 
-def _eval_file(path: Path, content: Mapping[str, Any]) -> EvalFile:
+def _eval_file(path: Path, content: Mapping[str, Any], samples: Sequence[Path]) -> EvalFile:
     config: Mapping[str, Any] = content.get("config") or {}
     arguments = config.get("model_args", "")
     model = content.get("model_name") or content.get("model_source") or ""
     described = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
     at = content.get("date")
     harness = content.get("git_hash")
-    environment = {"harness": "lm-evaluation-harness", "harness_commit": harness} if harness else {"harness": "lm-eval"}
+    environment = {"harness": HARNESS, "harness_commit": harness} if harness else {"harness": HARNESS}
     return EvalFile(
         path=path,
         model=f"{model} {described}".strip() or path.stem,
-        scores=list(_scores(content, config)),
+        scores=list(_scores(path, content, samples)),
         config=flat(config),
         environment=environment,
         at=float(at) if isinstance(at, int | float) else 0.0,
     )
 
 
-def _scores(content: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Score]:
-    samples = content.get("n-samples", {})
+def _checkpoint(content: Mapping[str, Any]) -> str:
+    """What was evaluated: a path, or NAME@REVISION; "" when the file does not say."""
+    arguments = (content.get("config") or {}).get("model_args") or ""
+    if isinstance(arguments, str):
+        arguments = dict(each.partition("=")[::2] for each in arguments.split(","))
+    name = arguments.get("pretrained") or arguments.get("model") or arguments.get("path") or content.get("model_name")
+    revision = arguments.get("revision")
+    return f"{name or ''}@{revision}" if revision and revision != "main" else str(name or "")
+
+
+def _scores(path: Path, content: Mapping[str, Any], samples: Sequence[Path]) -> Iterator[FoundScore]:
+    counts = content.get("n-samples", {})
+    at = content.get("date")
     for task, values in {**content["results"], **content.get("groups", {})}.items():
         for key, value in values.items():
             metric, _, chosen = key.partition(",")
             if metric.endswith(_STDERR) or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             stderr = values.get(f"{metric}{_STDERR},{chosen}" if chosen else f"{metric}{_STDERR}")
-            count = samples.get(task, {})
-            yield Score(
+            count = counts.get(task, {})
+            yield FoundScore(
                 benchmark=task,
                 metric=metric if chosen in ("", "none") else f"{metric}.{chosen}",
                 value=float(value),
                 stderr=float(stderr) if isinstance(stderr, int | float) else None,
                 num_samples=count.get("effective") if isinstance(count, Mapping) else None,
-                identity=_identity(content, config, task, chosen),
+                checkpoint=_checkpoint(content),
+                raw=str(next((each for each in samples if each.name.startswith(f"samples_{task}_")), path)),
+                at=float(at) if isinstance(at, int | float) else 0.0,
+                **_identity(content, task, chosen),
             )
 
 
-def _identity(content: Mapping[str, Any], config: Mapping[str, Any], task: str, chosen: str) -> dict[str, Any]:
-    return {
-        "filter": chosen or None,
-        "version": content.get("versions", {}).get(task),
-        "num_fewshot": content.get("n-shot", {}).get(task, config.get("num_fewshot")),
+def _identity(content: Mapping[str, Any], task: str, chosen: str) -> dict[str, Any]:
+    """What the file says of how the task was run. Older files say little: that stays unknown (None)."""
+    config: Mapping[str, Any] = content.get("config") or {}
+    own: Mapping[str, Any] = (content.get("configs") or {}).get(task) or {}
+    until = (own.get("generation_kwargs") or {}).get("until")
+    chat, words = content.get("chat_template_sha"), own.get("doc_to_text")
+    settings = {
+        "task_version": content.get("versions", {}).get(task),
         "task_hash": content.get("task_hashes", {}).get(task),
-        "harness_commit": content.get("git_hash"),
         "limit": config.get("limit"),
-        "chat_template_sha": content.get("chat_template_sha"),
-        "generation": config.get("gen_kwargs"),
+        "generation": {**(own.get("generation_kwargs") or {}), **_mapping(config.get("gen_kwargs"))} or None,
+    }
+    return {
+        "harness": HARNESS,
+        "harness_version": content.get("lm_eval_version") or content.get("git_hash"),
+        "protocol": own.get("output_type") or "as its task defines it",
+        "shots": content.get("n-shot", {}).get(task, config.get("num_fewshot")),
+        "template": content_hash([chat, words])[:16] if chat or words else None,
+        "stop_set": None if until is None else tuple([until] if isinstance(until, str) else until),
+        "extractor": chosen or None,
+        "settings": {name: value for name, value in settings.items() if value is not None},
     }
 
 
-FORMAT = Format(name="lm-evaluation-harness", find=find, read=read)
+def _mapping(value: Any) -> dict[str, Any]:
+    """`gen_kwargs` as older versions (text) and newer ones (an object) write it."""
+    return dict(value) if isinstance(value, Mapping) else {"text": value} if value else {}
+
+
+FORMAT = Format(name=HARNESS, find=find, read=read)

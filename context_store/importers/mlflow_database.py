@@ -12,6 +12,7 @@ from context_store.importers.items import Items, Problem
 from context_store.importers.mlflow_runs import MAX_FLOAT, tracked
 from context_store.importers.sqlite_files import columns_of
 from context_store.importers.tracked_runs import Metric, items_of
+from contracts.errors import EnvironmentFault
 
 _RUNS = """
     SELECT r.run_uuid, r.name, r.status, r.start_time, r.end_time, r.lifecycle_stage, e.name AS experiment
@@ -29,6 +30,7 @@ def find(tree: Tree) -> list[Source]:
 
 
 def read(source: Source) -> Items:
+    """Raises EnvironmentFault when a database that is no file cannot be read."""
     origin = str(source.files[0]) if source.files else _without_password(source.uri)
     url = f"sqlite:///file:{source.files[0].resolve()}?mode=ro&uri=true" if source.files else source.uri
     try:
@@ -38,7 +40,13 @@ def read(source: Source) -> Items:
                 yield from _run(connection, run, origin)
         engine.dispose()
     except (sa.exc.SQLAlchemyError, ImportError) as error:
-        yield Problem(file=origin, position="the database", what=str(error).splitlines()[0][:300])
+        what = str(error).splitlines()[0][:300]
+        if source.files:  # damaged; what lies beside it is sound
+            yield Problem(file=origin, position="the database", what=what)
+            return
+        raise EnvironmentFault(
+            f"{origin} cannot be read: {what}", remedy="check the address, and that MLflow's database runs there"
+        ) from error
 
 
 def _run(connection: sa.Connection, run: sa.RowMapping, origin: str) -> Items:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from context_store.importers.formats import Format, Source, Tree
-from context_store.importers.items import Items, Problem
+from context_store.importers.items import Items
 from context_store.importers.mlflow_runs import MAX_FLOAT, tracked
 from context_store.importers.tracked_runs import Metric, items_of
+from contracts.errors import EnvironmentFault, UserInputError
 
 _EXPERIMENT = re.compile(r"[/#]experiments/(\d+)")
 _PAGE = 1000
@@ -24,6 +25,7 @@ def find(tree: Tree) -> list[Source]:
 
 
 def read(source: Source) -> Items:
+    """Raises EnvironmentFault when the server does not answer, UserInputError when it is no MLflow server."""
     import httpx
 
     base = source.uri.partition("#")[0].rstrip("/")
@@ -38,8 +40,15 @@ def read(source: Source) -> Items:
             query = {"experiment_ids": list(experiments), "order_by": ["attributes.start_time ASC"]}
             for run in _pages(client, "runs/search", "runs", query) if experiments else ():
                 yield from _run(client, run, experiments, base)
-    except (httpx.HTTPError, ValueError, KeyError) as error:
-        yield Problem(file=base, position="the server", what=f"{type(error).__name__}: {error}"[:300])
+    except httpx.TransportError as error:
+        raise EnvironmentFault(
+            f"{base} does not answer: {error}", remedy="check the address, and that the MLflow server runs"
+        ) from error
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError) as error:
+        raise UserInputError(
+            f"{base} does not answer as an MLflow server does: {type(error).__name__}: {error}"[:300],
+            remedy="give the address of an MLflow server, http://HOST:PORT, that needs no login",
+        ) from error
 
 
 def _pages(client: Any, path: str, name: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -34,8 +34,7 @@ def tracked(
     metrics: Mapping[str, Metric],
 ) -> TrackedRun:
     state = _STATES.get(status)
-    running = Ended(state=RunState.STOPPED, message=f"MLflow says {status.lower() or 'nothing'} about its end")
-    ended = Ended(state=state, at=ended_ms / 1000 if ended_ms else None) if state else running
+    ended = Ended(state=state, at=ended_ms / 1000 if ended_ms else None) if state else None
     environment: dict[str, Scalar] = {ours: tags[key] for key, ours in _TAGS.items() if key in tags}
     environment |= {f"tag.{key}": value for key, value in tags.items() if not key.startswith("mlflow.")}
     note = tags.get("mlflow.note.content")

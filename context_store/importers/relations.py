@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import sqlalchemy as sa
 
@@ -16,27 +18,50 @@ _NAMES = ("loss", "lm_loss", "aux_loss", "grad_norm", "eval_loss", "loss_ema")
 _MIN_EQUAL = 2  # one printed number may be equal by chance
 
 
-def link_fork(connection: sa.Connection, run_id: str) -> None:
-    """When the run has no parent and starts halfway: the oldest other run of the project with the same first values."""
-    query = (
-        sa.select(RunRow.project_id, SegmentRow.start_step, SegmentRow.started_at)
-        .join(SegmentRow, SegmentRow.run_id == RunRow.id)
-        .where(RunRow.id == run_id, RunRow.parent_run_id.is_(None), SegmentRow.number == 0, SegmentRow.start_step > 0)
-    )
-    mine = connection.execute(query).one_or_none()
+def link_forks(connection: sa.Connection, run_id: str) -> None:
+    """The run with the one it was forked from, and with those of the project that were forked from it."""
+    mine = connection.execute(_starts().where(RunRow.id == run_id)).one_or_none()
     if mine is None:
         return
-    first = _first_values(connection, run_id)
+    midway = _starts().where(RunRow.parent_run_id.is_(None), SegmentRow.start_step > 0)
+    fork = connection.execute(midway.where(RunRow.id == run_id)).one_or_none()
+    if fork is not None:
+        _link_first(connection, fork, _older(connection, fork))
+    later = midway.where(
+        RunRow.project_id == mine.project_id,
+        RunRow.id != run_id,
+        SegmentRow.start_step > mine.start_step,
+        SegmentRow.start_step < mine.last_step,
+    )
+    for fork in connection.execute(later).all():
+        _link_first(connection, fork, [run_id])
+
+
+def _starts() -> sa.Select[str, str, int, int, float]:
+    """Runs with the step at which they begin."""
+    return sa.select(RunRow.id, RunRow.project_id, RunRow.last_step, SegmentRow.start_step, SegmentRow.started_at).join(
+        SegmentRow, (SegmentRow.run_id == RunRow.id) & (SegmentRow.number == 0)
+    )
+
+
+def _older(connection: sa.Connection, fork: sa.Row[str, str, int, int, float]) -> list[str]:
+    """Other runs of the project that reach beyond its start, the oldest first."""
     others = (
         sa.select(RunRow.id)
-        .where(RunRow.project_id == mine.project_id, RunRow.id != run_id, RunRow.role == RunRole.TRAINING)
-        .where(RunRow.last_step > mine.start_step)
+        .where(RunRow.project_id == fork.project_id, RunRow.id != fork.id, RunRow.role == RunRole.TRAINING)
+        .where(RunRow.last_step > fork.start_step)
         .order_by(RunRow.created_at, RunRow.id)
     )
-    for other in connection.execute(others).scalars() if len(first) >= _MIN_EQUAL else ():
+    return list(connection.execute(others).scalars())
+
+
+def _link_first(connection: sa.Connection, fork: sa.Row[str, str, int, int, float], others: Sequence[str]) -> None:
+    """To the first of the others that has the same first values."""
+    first = _first_values(connection, fork.id)
+    for other in others if len(first) >= _MIN_EQUAL else ():
         equal = [name for name, (step, value) in first.items() if _holds(connection, other, name, step, value)]
         if len(equal) >= _MIN_EQUAL:
-            _link(connection, run_id, other, mine.start_step, mine.started_at, equal)
+            _link(connection, fork.id, other, fork.start_step, fork.started_at, equal)
             return
 
 

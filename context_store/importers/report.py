@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from context_store.importers.items import Column, Problem
+from contracts.errors import LatheError
 
 
 @dataclass(kw_only=True)
@@ -23,6 +24,7 @@ class RunReport:
     num_new: int | None = None
     num_facts: int = 0
     num_negatives: int = 0
+    num_scores: int = 0
     state: str = ""
     series: set[str] = field(default_factory=set)
     renamed: dict[str, str] = field(default_factory=dict)  # our name -> the source's
@@ -39,12 +41,13 @@ class RunReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReport:
-    """One source: files that were read together as one format."""
+    """One source: files that were read together as one format. `failure`: why the rest of it was left out."""
 
     format: str
     files: Sequence[str]
     runs: Sequence[RunReport]
     problems: Sequence[Problem]
+    failure: LatheError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +71,7 @@ class Report:
     @property
     def problems(self) -> list[Problem]:
         return [problem for source in self.sources for problem in source.problems]
+
+    @property
+    def failures(self) -> list[SourceReport]:
+        return [source for source in self.sources if source.failure is not None]

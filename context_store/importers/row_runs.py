@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,10 @@ _MIDWAY = 1000  # a first step beyond any logging interval: the log begins in th
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known when a segment begins. `checkpoint_step`: steps completed in the checkpoint it was started from."""
+    """What is known when a segment begins. `checkpoint_step`: steps completed in the checkpoint it was started from.
+
+    `first_row`: as it stands in the source, which tells this start from others.
+    """
 
     config: Mapping[str, Scalar] = field(default_factory=dict)
     environment: Mapping[str, Scalar] = field(default_factory=dict)
@@ -25,6 +29,8 @@ class Known:
     checkpoint: str = ""
     checkpoint_step: int | None = None
     started_at: float = 0.0
+    first_row: str = ""
+    file: str = ""
 
 
 class RowRuns:
@@ -113,6 +119,8 @@ class RowRuns:
             seed=seed if isinstance(seed, int) else 0,
             start_checkpoint=known.checkpoint,
             started_at=known.started_at,
+            start=hashlib.sha256(known.first_row.encode("utf-8", "backslashreplace")).hexdigest()[:16],
+            origin=known.file,
         )
 
     def _end_segment(self, *, last: bool, ended: Ended | None = None) -> Items:

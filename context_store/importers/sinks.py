@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from context_store.dictionary import MAX_NAME_CHARACTERS
+from context_store.database import Database
+from context_store.dictionary import MAX_NAME_CHARACTERS, is_name
 from context_store.importers.items import (
     Column,
     Columns,
@@ -15,14 +16,17 @@ from context_store.importers.items import (
     Fact,
     FoundNegative,
     FoundRun,
+    FoundScore,
     FoundSegment,
     Items,
     Problem,
 )
 from context_store.importers.report import RunReport
 from context_store.importers.series_names import Renaming
+from context_store.importers.starts import Starts
+from contracts.errors import UserInputError
 
-Detail = Fact | FoundNegative | Ended
+Detail = Fact | FoundNegative | FoundScore | Ended
 
 
 class Sink(Protocol):
@@ -30,7 +34,9 @@ class Sink(Protocol):
 
     def begin_run(self, run: FoundRun, report: RunReport) -> None: ...
 
-    def begin_segment(self, segment: FoundSegment) -> None: ...
+    def begin_segment(self, segment: FoundSegment) -> None:
+        """Raises UserInputError for a start that must not be stored; what belongs to it is left out."""
+        ...
 
     def write(self, columns: Mapping[str, Column]) -> int | None:
         """By names of the store. Returns how many points are new, None when nobody asked the store."""
@@ -42,11 +48,21 @@ class Sink(Protocol):
 
 
 class Counting:
-    """A dry run: nothing is stored."""
+    """A dry run: nothing is stored. With a database it refuses the starts that the import would refuse."""
 
-    def begin_run(self, run: FoundRun, report: RunReport) -> None: ...
+    def __init__(self, database: Database | None) -> None:
+        self._database = database
+        self._starts: Starts | None = None
 
-    def begin_segment(self, segment: FoundSegment) -> None: ...
+    def begin_run(self, run: FoundRun, report: RunReport) -> None:
+        self._origin = run.origin
+        if self._database is not None:
+            with self._database.begin() as connection:
+                self._starts = Starts(connection, report.run_id)
+
+    def begin_segment(self, segment: FoundSegment) -> None:
+        if self._starts is not None:
+            self._starts.check(segment, segment.origin or self._origin)
 
     def write(self, columns: Mapping[str, Column]) -> int | None:
         return None
@@ -64,6 +80,7 @@ class Pouring:
         self._project_id = project_id
         self._tell = tell
         self._rename = Renaming({})
+        self._is_left_out = False  # what comes belongs to a start that the sink refused
         self.runs: list[RunReport] = []
         self.problems: list[Problem] = []
 
@@ -74,8 +91,14 @@ class Pouring:
             elif isinstance(item, FoundRun):
                 self._end_run()
                 self._begin_run(item)
-            else:
+            elif isinstance(item, FoundSegment):
+                self._begin_segment(item, self.runs[-1])
+            elif not self._is_left_out:
                 self._take(item, self.runs[-1])
+        self.end()
+
+    def end(self) -> None:
+        """After the last item; also after an error, so that what was taken before it is whole."""
         self._end_run()
 
     def _begin_run(self, run: FoundRun) -> None:
@@ -91,11 +114,19 @@ class Pouring:
             self.runs[-1].renamed = self._rename.changed
             self._sink.end_run()
 
-    def _take(self, item: FoundSegment | Columns | Detail, report: RunReport) -> None:
+    def _begin_segment(self, segment: FoundSegment, report: RunReport) -> None:
+        try:
+            self._sink.begin_segment(segment)
+        except UserInputError as error:
+            self._is_left_out = True
+            what = f"{error.message}. {error.remedy[0].upper()}{error.remedy[1:]}"
+            self._add_problem(segment.origin or report.origin, f"run {report.name}", what)
+            return
+        self._is_left_out = False
+        report.num_segments = max(report.num_segments, segment.number + 1)
+
+    def _take(self, item: Columns | Detail, report: RunReport) -> None:
         match item:
-            case FoundSegment():
-                report.num_segments = max(report.num_segments, item.number + 1)
-                self._sink.begin_segment(item)
             case Columns():
                 self._write(item, report)
             case Fact():
@@ -103,6 +134,9 @@ class Pouring:
                 self._sink.take(item)
             case FoundNegative():
                 report.num_negatives += 1
+                self._sink.take(item)
+            case FoundScore():
+                report.num_scores += 1
                 self._sink.take(item)
             case Ended():
                 report.state = item.state
@@ -112,8 +146,9 @@ class Pouring:
         named: dict[str, Column] = {}
         for original, column in item.columns.items():
             name = self._rename(original)
-            if not name or len(name) > MAX_NAME_CHARACTERS:
-                self._refuse_name(name, report)
+            if not is_name(name):
+                what = f"the series {name[:40]!r} has no name of 1 to {MAX_NAME_CHARACTERS} characters; it was left out"
+                self._add_problem(report.origin, f"run {report.name}", what)
             elif len(column[0]):
                 named[name] = column
         if not named:
@@ -123,9 +158,8 @@ class Pouring:
         if new is not None:
             report.num_new = (report.num_new or 0) + new
 
-    def _refuse_name(self, name: str, report: RunReport) -> None:
-        what = f"the series {name[:40]!r} has no name of 1 to {MAX_NAME_CHARACTERS} characters; it was left out"
-        problem = Problem(file=report.origin, position=f"run {report.name}", what=what)
+    def _add_problem(self, file: str, position: str, what: str) -> None:
+        problem = Problem(file=file, position=position, what=what)
         if problem not in self.problems:
             self.problems.append(problem)
 

@@ -17,17 +17,19 @@ from context_store.arrays import Points
 from context_store.database import Database
 from context_store.dictionary import series_ids
 from context_store.importers.commits import distrust_contradicted_commit
-from context_store.importers.items import Column, Ended, Fact, FoundNegative, FoundRun, FoundSegment
-from context_store.importers.relations import link_fork
+from context_store.importers.items import Column, Ended, Fact, FoundNegative, FoundRun, FoundScore, FoundSegment
+from context_store.importers.relations import link_forks
 from context_store.importers.report import RunReport
+from context_store.importers.score_lineage import add_scores
 from context_store.importers.sinks import Detail, run_id_of
+from context_store.importers.starts import Starts, add_original_names, mark
 from context_store.lineage import advance
 from context_store.loader import SegmentLoader
 from context_store.models import RunRow, SegmentRow
 from context_store.negatives import Negatives
 from context_store.projects import Projects
-from context_store.records import NegativeResult, NewRun, Project, TimelineEvent
-from context_store.redaction import redact, redact_fields
+from context_store.records import EffectSize, NegativeResult, NewRun, Project, TimelineEvent
+from context_store.redaction import redact, redact_fields, redact_json
 from context_store.runs import Runs
 from context_store.series import seal_run
 from context_store.streams import ELSEWHERE
@@ -39,7 +41,6 @@ from contracts.evidence import EvidenceRef
 
 _UNKNOWN_END = "the source does not say how it ended"
 _FACTS_A_TIME = 1000
-_MAX_KEY = 500
 _YEAR_9999 = 253_370_764_800.0
 
 
@@ -52,6 +53,7 @@ class StoreSink:
         self._actor = actor
         self._following = following
         self._facts: list[TimelineEvent] = []
+        self._scores: list[FoundScore] = []
         self._segment = FoundSegment(number=-1, start_step=0)
         self._ended = False
 
@@ -59,7 +61,7 @@ class StoreSink:
         self._report = report
         report.num_new = 0
         self._segment = FoundSegment(number=-1, start_step=0)
-        _make_project(self._database, report)
+        _make_project(self._database, report, self._actor)
         parent = run_id_of(report.project_id, *run.parent) if run.parent else None
         Runs(self._database).create(
             NewRun(
@@ -72,9 +74,12 @@ class StoreSink:
                 parent_step=run.parent_step,
             )
         )
+        with self._database.begin() as connection:
+            self._starts = Starts(connection, report.run_id)
 
     def begin_segment(self, segment: FoundSegment) -> None:
         self._end_segment()
+        self._starts.check(segment, segment.origin or self._report.origin)
         self._segment, self._ended = segment, False
         started = SegmentStarted(
             run_id=self._report.run_id,
@@ -89,6 +94,8 @@ class StoreSink:
             wall_time=_moment(segment.started_at),
         )
         self._load(started)
+        self._facts.append(self._event(self._note(segment)))
+        self._write_facts()
 
     def write(self, columns: Mapping[str, Column]) -> int:
         run_id, segment = self._report.run_id, self._segment.number
@@ -104,6 +111,9 @@ class StoreSink:
         if isinstance(item, Ended):
             self._finish(item)
             return
+        if isinstance(item, FoundScore):
+            self._scores.append(item)
+            return
         event = self._event(item if isinstance(item, Fact) else item.fact)
         if isinstance(item, FoundNegative):
             self._add_negative(item, Timeline(self._database).add(event))
@@ -115,11 +125,13 @@ class StoreSink:
     def end_run(self) -> None:
         if self._segment.number >= 0:
             self._end_segment()
-            self._facts.append(self._event(self._note()))
+            self._facts += map(self._event, add_scores(self._database, self._scores, self._report, self._actor))
+            self._scores = []
             self._write_facts()
             with self._database.begin() as connection:
+                add_original_names(connection, self._report.run_id, redact_json(_clean(self._report.renamed)))
                 distrust_contradicted_commit(connection, self._report.run_id, self._segment.number)
-                link_fork(connection, self._report.run_id)
+                link_forks(connection, self._report.run_id)
         seal_run(self._database, self._report.run_id, last=True)
 
     # --- parts
@@ -147,11 +159,11 @@ class StoreSink:
             at = None if ended.at is None else _moment(ended.at)
             connection.execute(sa.update(SegmentRow).where(mine).values(ended_at=at))
 
-    def _note(self) -> Fact:
-        report = self._report
-        title = f"imported from {self._how}: {len(report.series)} series of {Path(report.origin).name}"
-        detail = {"format": self._how, "origin": report.origin, "original_names": report.renamed}
-        return Fact(step=self._segment.start_step, kind=TimelineKind.NOTE, title=title, detail=detail)
+    def _note(self, segment: FoundSegment) -> Fact:
+        origin = segment.origin or self._report.origin
+        detail = {"format": self._how, "origin": origin, "start": mark(segment)}
+        title = f"imported from {self._how}: {Path(origin).name}"
+        return Fact(step=segment.start_step, kind=TimelineKind.NOTE, title=title, detail=detail)
 
     def _event(self, fact: Fact) -> TimelineEvent:
         return TimelineEvent(
@@ -160,7 +172,7 @@ class StoreSink:
             step=fact.step,
             kind=fact.kind,
             title=_text(redact(fact.title)),
-            detail=_clean(fact.detail),
+            detail=redact_json(_clean(fact.detail)),
             at=_moment(fact.at) or _moment(self._segment.started_at) or self._database.clock(),
         )
 
@@ -184,16 +196,27 @@ class StoreSink:
                 investigation_id=None,
                 actor=self._actor,
                 project_id=self._report.project_id,
+                scale=found.scale,
+                code_version=found.code_version,
+                observed_effect=_effect(found),
             )
         )
 
 
-def _make_project(database: Database, report: RunReport) -> None:
+def _effect(found: FoundNegative) -> EffectSize | None:
+    if found.effect is None:
+        return None
+    what, before, after = found.effect
+    return EffectSize(what=what, value=after - before)
+
+
+def _make_project(database: Database, report: RunReport, owner: str) -> None:
     projects = Projects(database)
     try:
         projects.get(report.project_id)
     except NotFound:
-        projects.put(Project(id=report.project_id, path=_text(f"{ELSEWHERE}{redact(report.origin)}")))
+        path = _text(f"{ELSEWHERE}{redact(report.origin)}")
+        projects.put(Project(id=report.project_id, path=path, owner=owner))
 
 
 def _exists(database: Database, run_id: str) -> bool:
@@ -202,8 +225,8 @@ def _exists(database: Database, run_id: str) -> bool:
 
 
 def _storable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what text in Postgres cannot hold: NUL, lone surrogates, and keys too long to be indexed."""
-    return {_text(key)[:_MAX_KEY]: _text(value) if isinstance(value, str) else value for key, value in fields.items()}
+    """Without what text in Postgres cannot hold: NUL and lone surrogates."""
+    return {_text(key): _text(value) if isinstance(value, str) else value for key, value in fields.items()}
 
 
 def _text(text: str) -> str:
@@ -216,11 +239,9 @@ def _moment(unix_s: float) -> float:
 
 
 def _clean(value: Any) -> Any:
-    """JSON without secrets, at any depth."""
+    """JSON that Postgres can hold, at any depth."""
     if isinstance(value, Mapping):
-        scalars = {str(k): _text(v) for k, v in value.items() if isinstance(v, str)}
-        safe = redact_fields(scalars)
-        return {str(k): safe[str(k)] if isinstance(v, str) and str(k) in safe else _clean(v) for k, v in value.items()}
+        return {_text(str(key)): _clean(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(each) for each in value]
-    return redact(_text(value)) if isinstance(value, str) else value
+    return _text(value) if isinstance(value, str) else value

@@ -1,6 +1,7 @@
 """JSON lines, CSV and TSV with one row a step. Which column is the step is declared, or known by its name.
 
-Bare and quoted NaN and infinities are values; an empty cell, null or text is none.
+Bare and quoted NaN and infinities are values; an empty cell, null or a word for nothing is none. Anything else in a
+column of numbers is reported; a column that never has a number is no series.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from context_store.importers.companions import beside, describe
 from context_store.importers.configs import flat
-from context_store.importers.formats import Columnar, Format, Source, Tree
+from context_store.importers.formats import Columnar, Format, Source, Tree, listing
 from context_store.importers.items import Fact, Items, Problem
 from context_store.importers.lines import read_lines, sample
 from context_store.importers.row_runs import Known, RowRuns
@@ -25,6 +26,7 @@ TIMES = ("_timestamp", "timestamp", "wall_time", "time")
 _JSON, _TABLE = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}
 _PART = re.compile(r"^(.+)[._-](?:segment|seg|part|attempt|restart)[._-]?(\d+)$")
 _EVAL = re.compile(r"^(?:eval|val|valid|validation|test)[_/.]")
+_NOTHING = {"", "null", "none", "n/a", "na", "-"}
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf")}
 _MAX_PROBLEMS = 20
 Fields = Mapping[str, Any]
@@ -33,15 +35,27 @@ Fields = Mapping[str, Any]
 def find(tree: Tree) -> list[Source]:
     groups: dict[Path, list[Path]] = {}
     for path in tree.files:
-        if path.suffix in (*_JSON, *_TABLE) and _step_column(_first_fields(path), tree.columnar):
-            match = _PART.match(path.stem)
-            groups.setdefault(path.with_name(match[1] if match else path.stem), []).append(path)
+        if _is_table(path, tree.columnar):
+            groups.setdefault(_stem(path), []).append(path)
     found = []
     for stem, paths in groups.items():
-        paths.sort(key=_part_number)
+        if tree.root in paths:  # one part alone does not say which of the run's it is
+            others = (each for each in listing(stem.parent) if each.is_file() and _stem(each) == stem)
+            paths += [each for each in others if each != tree.root and _is_table(each, tree.columnar)]
+        paths.sort(key=lambda path: (_part_number(path), path))
         companions = beside(stem.with_name(f"{stem.name}.log"))
         found.append(Source(files=tuple(paths), companions=companions, columnar=tree.columnar))
     return found
+
+
+def _is_table(path: Path, columnar: Columnar) -> bool:
+    return path.suffix in (*_JSON, *_TABLE) and bool(_step_column(_first_fields(path), columnar))
+
+
+def _stem(path: Path) -> Path:
+    """The same for all parts of one run."""
+    match = _PART.match(path.stem)
+    return path.with_name(match[1] if match else path.stem)
 
 
 def _part_number(path: Path) -> int:
@@ -72,6 +86,10 @@ class TableReader:
             facts=self._facts,
         )
         self._num_problems = 0
+        self._path = first
+        self._fields: Fields = {}
+        self._numeric: set[str] = set(source.columnar.values)
+        self._odd: dict[str, tuple[int, Any]] = {}  # column without a number yet -> line and value of its first text
 
     def items(self) -> Items:
         yield from self._described.problems
@@ -81,6 +99,7 @@ class TableReader:
 
     def _file(self, path: Path) -> Items:
         column, first = "", True
+        self._path, self._odd = path, {}
         rows = (
             _json_rows(path, self._source.growing) if path.suffix in _JSON else _table_rows(path, self._source.growing)
         )
@@ -96,27 +115,38 @@ class TableReader:
                     continue
                 yield from self._report(_problem(path, number, f"no whole step in column {column or 'step'}"))
                 continue
-            yield from self._row(step, column, fields, restarted=first)
+            yield from self._row(number, step, column, fields, restarted=first)
             first = False
         if self._num_problems > _MAX_PROBLEMS:
             more = f"{self._num_problems - _MAX_PROBLEMS} more lines like these"
             yield Problem(file=str(path), position="the file", what=more)
             self._num_problems = 0
 
-    def _row(self, step: int, column: str, fields: Fields, *, restarted: bool) -> Items:
+    def _row(self, number: int, step: int, column: str, fields: Fields, *, restarted: bool) -> Items:
         columnar = self._source.columnar
         time = columnar.time or next((name for name in TIMES if name in fields), "")
         moment = number_of(fields.get(time))
         self._at = moment if moment is not None and 1e9 < moment < 4e9 else 0.0
-        wanted = columnar.values or fields
-        values = {
-            name: value
-            for name in wanted
-            if name not in (column, time) and (value := number_of(fields.get(name))) is not None
-        }
+        wanted = [name for name in columnar.values or fields if name not in (column, time)]
+        values = {name: value for name in wanted if (value := number_of(fields.get(name))) is not None}
+        self._numeric.update(values)
+        if len(values) < len(wanted) or self._odd:
+            yield from self._look_at_others(number, fields, values, wanted)
         if values:
+            self._fields = fields
             is_eval = all(_EVAL.match(name) for name in values)
             yield from self._runs.row(step, values, is_eval=is_eval, restarted=restarted)
+
+    def _look_at_others(
+        self, number: int, fields: Fields, values: Mapping[str, float], wanted: Sequence[str]
+    ) -> Iterator[Problem]:
+        """Where a column has numbers, what else stands in it was meant as one."""
+        for name in wanted:
+            if name not in values and not is_nothing(fields.get(name)):
+                self._odd.setdefault(name, (number, fields[name]))
+        for name in sorted(self._odd.keys() & self._numeric):
+            line, value = self._odd.pop(name)
+            yield from self._report(_problem(self._path, line, f"field {name[:80]}: {value!r:.80} is no number"))
 
     def _report(self, problem: Problem) -> Iterator[Problem]:
         self._num_problems += 1
@@ -125,7 +155,14 @@ class TableReader:
 
     def _known(self) -> Known:
         config = {**flat(self._header), **self._described.config}
-        return Known(config=config, environment=self._described.environment, started_at=self._at)
+        filled = {name: value for name, value in self._fields.items() if not is_nothing(value)}
+        return Known(
+            config=config,
+            environment=self._described.environment,
+            started_at=self._at,
+            first_row=json.dumps(filled, default=str, sort_keys=True),
+            file=str(self._path),
+        )
 
     def _facts(self) -> Iterator[Fact]:
         if self._described.about:
@@ -145,6 +182,11 @@ def number_of(value: Any) -> float | None:
     if word.lstrip("+-") in _WORDS:
         return -_WORDS[word.lstrip("+-")] if word.startswith("-") else _WORDS[word.lstrip("+-")]
     return _float(word) if re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", word) else None
+
+
+def is_nothing(value: Any) -> bool:
+    """An empty cell, or a word that says that there is no value."""
+    return value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING)
 
 
 def _float(value: Any) -> float | None:
@@ -215,14 +257,40 @@ def _json_rows(path: Path, growing: bool) -> Iterator[tuple[int, Fields | Proble
 def _table_rows(path: Path, growing: bool) -> Iterator[tuple[int, Fields | Problem]]:
     """A header that comes again, wider than before, takes over."""
     header: list[str] = []
-    lines = (line for line in read_lines(path, growing=growing) if not isinstance(line, Problem))
-    for number, cells in enumerate(csv.reader((line.text for line in lines), delimiter=_TABLE[path.suffix]), 1):
-        if not header or (cells and cells[0] == header[0]):
+    left_out: list[Problem] = []
+    number = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal number
+        for line in read_lines(path, growing=growing):
+            if isinstance(line, Problem):
+                left_out.append(line)
+            else:
+                number = line.number
+                yield line.text
+
+    for cells in _cells(csv.reader(texts(), delimiter=_TABLE[path.suffix])):
+        yield from ((0, left_out.pop()) for _ in list(left_out))
+        if isinstance(cells, str):
+            yield number, _problem(path, number, cells)
+        elif not header or (cells and cells[0] == header[0]):
             header = cells
         elif len(cells) > len(header):
             yield number, _problem(path, number, f"{len(cells)} cells under {len(header)} columns")
         elif cells:
             yield number, dict(zip(header, cells, strict=False))
+    yield from ((0, problem) for problem in left_out)
+
+
+def _cells(reader: Iterator[list[str]]) -> Iterator[list[str] | str]:
+    """The cells of each row, or what is wrong with it."""
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield f"no row of a table: {error}"
 
 
 def _problem(path: Path, number: int, what: str) -> Problem:

@@ -1,5 +1,7 @@
 """TensorBoard folders. One folder is one run; each further file is a restart, a parallel writer or another run.
 
+Which of them only shows beside the others: all files of the folder are read, whichever is given.
+
 Parallel: a file that was begun while the one before was still written, or that shares no training scalar with it (an
 evaluation job). A run whose steps begin again from where the first file began is another run.
 """
@@ -15,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from context_store.importers.boundaries import Change, Clock
-from context_store.importers.formats import Format, Source, Tree, head
+from context_store.importers.formats import Format, Source, Tree, head, listing
 from context_store.importers.items import Column, Columns, FoundRun, FoundSegment, Items, Problem
 from context_store.importers.tfevents import Scalars, read_scalars
 from contracts.events import Scalar
@@ -29,18 +31,33 @@ _VERSION = b"brain.Event:"
 def find(tree: Tree) -> list[Source]:
     groups: dict[Path, list[Path]] = {}
     for path in tree.files:
-        if "tfevents" in path.name and (_VERSION in head(path)[:64] or not head(path)):
+        if _is_events(path):
             groups.setdefault(_folder(path), []).append(path)
-    return [Source(files=tuple(sorted(paths, key=_order))) for paths in groups.values()]
+    return [
+        Source(files=tuple(sorted(_with_siblings(paths, folder, tree), key=_order))) for folder, paths in groups.items()
+    ]
 
 
 def read(source: Source) -> Items:
     yield from FolderReader(source).items()
 
 
+def _is_events(path: Path) -> bool:
+    return "tfevents" in path.name and (_VERSION in head(path)[:64] or not head(path))
+
+
+def _with_siblings(paths: list[Path], folder: Path, tree: Tree) -> list[Path]:
+    if tree.root.is_dir() and folder.is_relative_to(tree.root):
+        return paths
+    places = [folder, *(each for each in listing(folder) if each.name in _PARTS and each.is_dir())]
+    others = [each for place in places for each in listing(place) if each.is_file() and _is_events(each)]
+    known = {path.resolve() for path in paths}
+    return [*paths, *(each for each in others if _folder(each) == folder and each.resolve() not in known)]
+
+
 def _folder(path: Path) -> Path:
     """Keras writes `train` and `validation` below the folder of the run."""
-    siblings = {each.name for each in path.parent.parent.iterdir()} if path.parent.name in _PARTS else set()
+    siblings = {each.name for each in listing(path.parent.parent)} if path.parent.name in _PARTS else set()
     is_part = path.parent.name in _PARTS and len(siblings & _PARTS.keys()) > 1
     return path.parent.parent if is_part else path.parent
 
@@ -63,6 +80,8 @@ class FolderReader:
         self._trained: set[str] = set()
         self._config: dict[str, Scalar] = {}
         self._beside = False
+        self._path = self._folder
+        self._num_starts = 0  # in the file that is read
 
     def items(self) -> Items:
         for path in self._files:
@@ -71,6 +90,7 @@ class FolderReader:
     def _file(self, path: Path) -> Items:
         prefix = f"{_PARTS[path.parent.name]}/" if path.parent != self._folder else ""
         clock_tag, purge = "", None
+        self._path, self._num_starts = path, 0
         for batch in read_scalars(path):
             if isinstance(batch, Problem):
                 yield batch
@@ -142,12 +162,15 @@ class FolderReader:
 
     def _started(self, start_step: int, wall: float) -> FoundSegment:
         seed = self._config.get("seed")
+        self._num_starts += 1
         return FoundSegment(
             number=self._segment,
             start_step=start_step,
             config=dict(self._config),
             seed=seed if isinstance(seed, int) else 0,
             started_at=wall,
+            start=self._path.name if self._num_starts == 1 else f"{self._path.name}, start {self._num_starts} in it",
+            origin=str(self._path),
         )
 
 

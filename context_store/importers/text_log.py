@@ -62,6 +62,7 @@ class LogReader:
         self._runs = RowRuns(
             path, names=dialect.names, known=self._known, facts=self._code_facts, closing=self._missing_facts
         )
+        self._row_text = ""
         self._rank: int | None = None
         self._seen: set[str] = set()
         self._missing: dict[str, list[int]] = {}
@@ -76,6 +77,7 @@ class LogReader:
             if row is None:
                 self._facts.look(line.text)
             elif row.values and row.step < 2**63:
+                self._row_text = line.text
                 yield from self._row(row, rank)
         yield from self._runs.end()
 
@@ -98,6 +100,7 @@ class LogReader:
             code_version=self._facts.commit,
             checkpoint=self._facts.checkpoint,
             checkpoint_step=self._facts.checkpoint_step,
+            first_row=self._row_text,
         )
 
     def _code_facts(self) -> Iterator[Fact]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from context_store.importers.items import Column, Columns, Ended, Fact, FoundRun, FoundSegment, Items
+from context_store.importers.items import Column, Columns, Ended, Fact, FoundRun, FoundSegment, Items, Problem
 from contracts.events import Scalar
 
+_OUR_TAG = "tag.lathe.run_id"  # control_plane.mlflow_sink
 _EVAL = re.compile(r"(?:^|[/_])(?:eval|val|valid|validation|test)(?:[/_]|$)")
 
 
@@ -41,6 +42,9 @@ class TrackedRun:
 
 
 def items_of(run: TrackedRun) -> Items:
+    if _OUR_TAG in run.environment:
+        yield Problem(file=run.origin, position=run.name, what="a copy that Lathe itself made of one of its runs")
+        return
     yield FoundRun(key=run.key, name=run.name, project=run.project, origin=run.origin)
     starts = _starts(run.metrics)
     for number in range(len(starts) + 1):

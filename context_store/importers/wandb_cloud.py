@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from context_store.importers.formats import Format, Source, Tree
-from context_store.importers.items import FoundRun, Items, Problem
+from context_store.importers.items import FoundRun, Items
 from context_store.importers.wandb_offline import CLOCKS, RunReader, Start
 from context_store.importers.wandb_records import Description, numbers_in
 from contracts.errors import EnvironmentFault, UserInputError
@@ -20,7 +20,7 @@ def find(tree: Tree) -> list[Source]:
 
 
 def read(source: Source) -> Items:
-    """Raises EnvironmentFault without the library, UserInputError for an address that names no project."""
+    """Raises EnvironmentFault without the library or an answer, UserInputError for an address that names no project."""
     try:
         import wandb
     except ImportError as error:
@@ -38,12 +38,16 @@ def read(source: Source) -> Items:
         for run in runs:
             yield from _run(run, source.uri)
     except (wandb.errors.Error, OSError, ValueError) as error:
-        yield Problem(file=source.uri, position="the server", what=f"{type(error).__name__}: {error}"[:300])
+        raise EnvironmentFault(
+            f"{source.uri} cannot be read: {type(error).__name__}: {error}"[:300],
+            remedy="check the network, the login (`wandb login`), and the names of entity, project and run",
+        ) from error
 
 
 def _run(run: Any, uri: str) -> Items:
     metadata = run.metadata or {}
     found = Description(run_id=run.id, project=run.project, name=run.name, exit_code=_STATES.get(run.state))
+    found.start = "its history on the server"
     found.config = {key: value for key, value in run.config.items() if not key.startswith("_")}
     if run.commit:
         found.environment["git.commit"] = run.commit

@@ -1,7 +1,8 @@
 """W&B offline folders: `run-ID.wandb` with what lies beside it. No wandb, no server.
 
-All folders of one run id are one run, each a start of it. `_step` counts calls of `log` and begins again on a resume,
-so the x axis is the one that the run defined, else a logged training step, and only without both `_step`.
+All folders of one run id are one run, each a start of it: whichever is given, those beside it are read too. `_step`
+counts calls of `log` and begins again on a resume, so the x axis is the one that the run defined, else a logged
+training step, and only without both `_step`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from context_store.importers.boundaries import Change, Clock
 from context_store.importers.collector import Collector
 from context_store.importers.configs import flat, read_mapping
-from context_store.importers.formats import Format, Source, Tree, head
+from context_store.importers.formats import Format, Source, Tree, head, listing
 from context_store.importers.items import Ended, Fact, FoundRun, FoundSegment, Items, Problem
 from context_store.importers.wandb_frames import MAGIC, read_records
 from context_store.importers.wandb_records import Description, describe, history_of, metadata, row_of
@@ -45,6 +46,20 @@ class Start:
     problems: list[Problem] = field(default_factory=list)
     rows: Callable[[], Iterator[dict[str, float]]] | None = None  # instead of the log: of a server
 
+    @property
+    def identity(self) -> str:
+        """Of the start, wherever its folder lies; that of the folder when the log does not say it any more."""
+        return self.found.start or self.folder.name
+
+    @property
+    def is_damaged(self) -> bool:
+        return any(problem.file == str(self.log) for problem in self.problems)
+
+    @property
+    def soundness(self) -> tuple[bool, int]:
+        """Orders copies of one start: undamaged before damaged, then the longer log."""
+        return (not self.is_damaged, self.log.stat().st_size if self.log else 0)
+
 
 def find(tree: Tree) -> list[Source]:
     by_run: dict[str, list[Path]] = {}
@@ -52,7 +67,7 @@ def find(tree: Tree) -> list[Source]:
         if path.suffix == ".wandb" and head(path).startswith(MAGIC):
             by_run.setdefault(path.stem.removeprefix("run-"), []).append(path)
     logged = {path.parent for paths in by_run.values() for path in paths}
-    found = [_source(tree, sorted(paths, key=_order)) for paths in by_run.values()]
+    found = [_source(tree, sorted(_with_siblings(paths, tree), key=_order)) for paths in by_run.values()]
     for path in tree.files:
         folder = path.parent.parent if path.parent.name in _FOLDERS else path.parent
         if path.name == "wandb-metadata.json" and folder not in logged:
@@ -64,6 +79,8 @@ def read(source: Source) -> Items:
     starts = [_describe(path) for path in source.files]
     for start in starts:
         yield from start.problems
+    starts, copies = _in_order(starts)
+    yield from copies
     first = starts[0]
     name = next((start.found.name for start in starts if start.found.name), "") or _id_of(first)
     yield FoundRun(
@@ -94,6 +111,34 @@ def _is_inside(path: Path, folder: Path) -> bool:
 def _order(path: Path) -> tuple[str, str]:
     match = _FOLDER_TIME.search(path.parent.name)
     return (match[1] if match else "", str(path))
+
+
+def _with_siblings(paths: list[Path], tree: Tree) -> list[Path]:
+    """The starts beside those that were given alone: a start by itself does not say which of the run it is."""
+    given, known = tree.folder.resolve(), {path.resolve() for path in paths}
+    beside = []
+    for runs in {path.parent.parent for path in known}:
+        if not runs.is_relative_to(given):
+            folders = [each for each in listing(runs) if each.is_dir() and not each.is_symlink()]
+            others = [folder / paths[0].name for folder in folders]
+            beside += [each for each in others if each not in known and head(each).startswith(MAGIC)]
+    return [*paths, *beside]
+
+
+def _in_order(starts: list[Start]) -> tuple[list[Start], list[Problem]]:
+    """By time, each once: of copies of one start the one that has most to read."""
+    if all(start.found.started_at for start in starts):
+        starts = sorted(starts, key=lambda start: start.found.started_at)
+    best: dict[str, Start] = {}
+    for start in starts:
+        if start.identity not in best or start.soundness > best[start.identity].soundness:
+            best[start.identity] = start
+    copies = [start for start in starts if best[start.identity] is not start]
+    problems = [
+        Problem(file=str(each.log), position="the file", what=f"a copy of {best[each.identity].log}; left out")
+        for each in copies
+    ]
+    return [start for start in starts if best[start.identity] is start], problems
 
 
 def _id_of(start: Start) -> str:
@@ -181,6 +226,7 @@ class RunReader:
         self._segment = -1
         self._axis = ""
         self._last = -1  # the last step on the axis
+        self._is_lost = False  # rows are missing since the last step on the axis
         self._unplaced = 0
         self._beside_axis = 0
 
@@ -206,6 +252,7 @@ class RunReader:
             yield from start.rows()
         for record in read_records(start.log) if start.log else ():
             history = None if isinstance(record, Problem) else history_of(record)
+            self._is_lost = self._is_lost or isinstance(record, Problem)
             if history is not None:
                 try:
                     yield row_of(history)
@@ -221,10 +268,12 @@ class RunReader:
     def _step_of(self, row: dict[str, float]) -> int | None:
         value = row.get(self._axis)
         if value is not None and value.is_integer() and abs(value) < 2**63:
-            self._last = int(value)
+            self._last, self._is_lost = int(value), False
             return self._last
+        if self._last < 0 or self._is_lost:
+            return None
         self._beside_axis += 1
-        return self._last if self._last >= 0 else None
+        return self._last
 
     def _add(self, row: dict[str, float], step: int, start: Start) -> Items:
         own = start.found.step_metrics
@@ -260,6 +309,9 @@ class RunReader:
             code_version="" if start.uncommitted_sha256 else commit,
             seed=seed if isinstance(seed, int) else 0,
             started_at=found.started_at,
+            start=start.identity,
+            origin=str(start.folder),
+            is_damaged=start.is_damaged,
         )
 
     def _end(self, start: Start, *, last: bool) -> Items:

@@ -6,6 +6,7 @@ and value_json 16, in which NaN and infinities stand bare.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +22,12 @@ _NAMES = {1: "os", 2: "python", 6: "program", 11: "root", 12: "host", 14: "execu
 
 @dataclass(kw_only=True)
 class Description:
-    """What one file says besides its history. `step_metrics`: name or pattern -> the metric that is its x axis."""
+    """What one file says besides its history. `step_metrics`: name or pattern -> the metric that is its x axis.
 
+    `start`: a digest of its first record of the run, which has the time to the nanosecond.
+    """
+
+    start: str = ""
     run_id: str = ""
     project: str = ""
     name: str = ""
@@ -140,6 +145,7 @@ def describe(record: bytes, found: Description) -> None:
 
 def _describe_run(message: bytes, found: Description) -> None:
     texts = _texts(message)
+    found.start = found.start or hashlib.sha256(message).hexdigest()[:16]
     found.run_id, found.project = texts.get(1, found.run_id), texts.get(3, found.project)
     found.name = texts.get(8, found.name)
     for key, value in fields(message):

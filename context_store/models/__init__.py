@@ -1,7 +1,20 @@
 """Tables as SQLAlchemy 2 models, one file per area. Rows never leave `context_store`; records do."""
 
 from context_store.models.base import Base
-from context_store.models.code import CommitRow, HunkRow
+from context_store.models.chat import ChatExchangeRow, ChatThreadRow, MemoryRow
+from context_store.models.code import CommitRow, FieldStatisticRow, HunkFieldRow, HunkRow, HunkStatisticRow
+from context_store.models.control import ScheduleRow, WatchMarkRow
+from context_store.models.data import (
+    DocumentRow,
+    DocumentStageRow,
+    DocumentTextRow,
+    PipelineRow,
+    StageRow,
+    StageTraceRow,
+    StageVersionRow,
+    SubsetRow,
+)
+from context_store.models.evals import BenchmarkItemRow, BenchmarkRow, DecontaminationRow, ScoreRow
 from context_store.models.knowledge import (
     AnomalyRow,
     DiagnosticRow,
@@ -24,6 +37,7 @@ from context_store.models.runs import (
     ShipmentRow,
     TimelineRow,
 )
+from context_store.models.search import SearchTextRow
 from context_store.models.series import ChunkRow, FrameRow, LatestRow, SeriesRow, TailRow
 from context_store.models.streams import StreamRow
 from context_store.models.work import ApprovalRow, BudgetRow, EffectRow, ProposalRow, ReservationRow
@@ -33,36 +47,57 @@ __all__ = [
     "AnomalyRow",
     "ApprovalRow",
     "Base",
+    "BenchmarkItemRow",
+    "BenchmarkRow",
     "BudgetRow",
+    "ChatExchangeRow",
+    "ChatThreadRow",
     "CheckpointRow",
     "ChunkRow",
     "CommitRow",
     "ConfigValueRow",
     "DataReadRow",
+    "DecontaminationRow",
     "DiagnosticRow",
+    "DocumentRow",
+    "DocumentStageRow",
+    "DocumentTextRow",
     "EffectRow",
     "ExecutedFileRow",
     "ExperimentRow",
     "ExperimentStepRow",
+    "FieldStatisticRow",
     "FrameRow",
+    "HunkFieldRow",
     "HunkRow",
+    "HunkStatisticRow",
     "InvestigationAnomalyRow",
     "InvestigationRow",
     "LatestRow",
     "LedgerRow",
+    "MemoryRow",
     "NegativeRow",
+    "PipelineRow",
     "PolicyRow",
     "ProjectRow",
     "ProposalRow",
     "ReservationRow",
     "RunRow",
+    "ScheduleRow",
+    "ScoreRow",
+    "SearchTextRow",
     "SegmentRow",
     "SeriesRow",
     "ShipmentRow",
+    "StageRow",
+    "StageTraceRow",
+    "StageVersionRow",
     "StreamRow",
+    "SubsetRow",
     "SuspectRow",
     "TailRow",
     "TimelineRow",
     "TokenRow",
     "VerdictRow",
+    "WatchMarkRow",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from context_store.models.base import Base, CanonicalJson, EvidenceList, UnixTime, Word, Words
@@ -100,11 +99,11 @@ class VerdictRow(Base):
 
 
 class NegativeRow(Base):
-    """`words` is the normalised text that is searched (context_store.negatives)."""
+    """`diff_hash`: of the normalised diff, "" without one (context_store.negatives)."""
 
     __tablename__ = "negative_result"
     __table_args__ = (
-        sa.Index(None, "search", postgresql_using="gin"),
+        sa.Index("ix_negative_result_diff_hash", "diff_hash", postgresql_where=sa.text("diff_hash <> ''")),
         sa.CheckConstraint("cardinality(evidence) > 0", name="negative_result_has_evidence"),
     )
 
@@ -122,7 +121,10 @@ class NegativeRow(Base):
     evidence: Mapped[Evidence] = mapped_column(EvidenceList)
     reopen_if: Mapped[str] = mapped_column(sa.Text)
     actor: Mapped[str] = mapped_column(sa.Text)
-    words: Mapped[str] = mapped_column(sa.Text)
-    search: Mapped[str] = mapped_column(
-        TSVECTOR, sa.Computed("to_tsvector('english'::regconfig, words)", persisted=True)
-    )
+    scale: Mapped[str] = mapped_column(sa.Text)
+    data: Mapped[str] = mapped_column(sa.Text)
+    code_version: Mapped[str] = mapped_column(sa.Text)
+    expected_effect: Mapped[Json | None] = mapped_column(CanonicalJson, nullable=False)
+    observed_effect: Mapped[Json | None] = mapped_column(CanonicalJson, nullable=False)
+    diff_hash: Mapped[str] = mapped_column(sa.Text)
+    superseded_by: Mapped[int | None] = mapped_column(sa.ForeignKey("negative_result.id"))

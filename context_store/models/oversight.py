@@ -14,12 +14,13 @@ class LedgerRow(Base):
     """Append-only: a trigger refuses UPDATE, DELETE and TRUNCATE."""
 
     __tablename__ = "ledger_entry"
+    __table_args__ = (sa.Index(None, "actor", "id"), sa.Index(None, "subject", "id"))
 
     id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
     at: Mapped[float] = mapped_column(UnixTime)
     actor: Mapped[str] = mapped_column(sa.Text)
     action: Mapped[str] = mapped_column(sa.Text)
-    subject: Mapped[str] = mapped_column(sa.Text, index=True)
+    subject: Mapped[str] = mapped_column(sa.Text)
     detail: Mapped[Json] = mapped_column(CanonicalJson)
     evidence: Mapped[Evidence] = mapped_column(EvidenceList)
 
@@ -45,3 +46,8 @@ class TokenRow(Base):
     name: Mapped[str] = mapped_column(sa.Text)
     role: Mapped[Role] = mapped_column(Word(Role))
     created_at: Mapped[float] = mapped_column(UnixTime)
+    id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), unique=True)
+    created_by: Mapped[str] = mapped_column(sa.Text)
+    expires_at: Mapped[float | None] = mapped_column(UnixTime)
+    revoked_by: Mapped[str] = mapped_column(sa.Text)
+    revoked_at: Mapped[float | None] = mapped_column(UnixTime)

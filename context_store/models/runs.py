@@ -19,6 +19,7 @@ class ProjectRow(Base):
     path: Mapped[str] = mapped_column(sa.Text)
     entry: Mapped[str] = mapped_column(sa.Text)
     backend: Mapped[str] = mapped_column(sa.Text)
+    owner: Mapped[str] = mapped_column(sa.Text, server_default="")
 
 
 class RunRow(Base):
@@ -79,7 +80,7 @@ class CheckpointRow(Base):
     run_id: Mapped[str] = mapped_column(sa.ForeignKey("run.id"), primary_key=True)
     segment: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
     step: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
-    path: Mapped[str] = mapped_column(sa.Text)
+    path: Mapped[str] = mapped_column(sa.Text, index=True)
     sha256: Mapped[str] = mapped_column(sa.Text, index=True)
     size_bytes: Mapped[int] = mapped_column(sa.BigInteger)
 

@@ -4,10 +4,37 @@ Times are unix seconds (float), like `contracts.events`. An `id` of 0 means "not
 values only. `evidence` is never free text: each entry points to a stored object (contracts.evidence).
 """
 
+from context_store.records.chat import ChatExchange, ChatThread, Memory
+from context_store.records.control import Schedule, Token
+from context_store.records.data import (
+    Document,
+    DocumentStep,
+    Level,
+    MixtureEvent,
+    NewDocument,
+    Pipeline,
+    Stage,
+    StageTrace,
+    StageVersion,
+    Subset,
+)
+from context_store.records.evals import Benchmark, Comparison, Decontamination, Leak, NewScore, Ranking, Score
 from context_store.records.history import Commit, Hunk, TimelineEvent
-from context_store.records.knowledge import Anomaly, Diagnostic, Investigation, NegativeResult, Suspect, VerdictRecord
+from context_store.records.knowledge import (
+    Anomaly,
+    Contradiction,
+    Diagnostic,
+    Duplicate,
+    EffectSize,
+    Investigation,
+    NegativeResult,
+    Suspect,
+    VerdictRecord,
+)
 from context_store.records.oversight import Activity, Amount, BudgetState, LedgerEntry, Principal
 from context_store.records.policies import Experiment, ExperimentStep, Policy
+from context_store.records.recurrence import Precedent
+from context_store.records.redactions import Redaction
 from context_store.records.runs import (
     Checkpoint,
     ConfigChange,
@@ -19,6 +46,7 @@ from context_store.records.runs import (
     RunTableRow,
     Segment,
 )
+from context_store.records.search import Coverage, Hit, SearchFilter, TextKind
 from context_store.records.series import AlignedWindows, NonFinite, Removal, SeriesData, SeriesMatrix, StatisticMatrix
 from context_store.records.streams import NewStream, Stream
 from context_store.records.types import Evidence, Json
@@ -30,40 +58,71 @@ __all__ = [
     "Amount",
     "Anomaly",
     "Approval",
+    "Benchmark",
     "BudgetState",
+    "ChatExchange",
+    "ChatThread",
     "Checkpoint",
     "Commit",
+    "Comparison",
     "ConfigChange",
+    "Contradiction",
+    "Coverage",
     "DataReads",
+    "Decontamination",
     "Diagnostic",
+    "Document",
+    "DocumentStep",
+    "Duplicate",
     "Effect",
     "EffectRequest",
+    "EffectSize",
     "Evidence",
     "Executed",
     "Experiment",
     "ExperimentStep",
+    "Hit",
     "Hunk",
     "Investigation",
     "Json",
+    "Leak",
     "LedgerEntry",
+    "Level",
+    "Memory",
+    "MixtureEvent",
     "NegativeResult",
+    "NewDocument",
     "NewProposal",
     "NewRun",
+    "NewScore",
     "NewStream",
     "NonFinite",
+    "Pipeline",
     "Policy",
+    "Precedent",
     "Principal",
     "Project",
     "Proposal",
+    "Ranking",
+    "Redaction",
     "Removal",
     "Run",
     "RunTableRow",
+    "Schedule",
+    "Score",
+    "SearchFilter",
     "Segment",
     "SeriesData",
     "SeriesMatrix",
+    "Stage",
+    "StageTrace",
+    "StageVersion",
     "StatisticMatrix",
     "Stream",
+    "Subset",
     "Suspect",
+    "TextKind",
     "TimelineEvent",
+    "Token",
     "VerdictRecord",
 ]

@@ -40,7 +40,10 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Hunk:
-    """One change of one file, without context lines (`git -U0`). `symbols`: Python names it touches, "Class.method"."""
+    """One change of one file, without context lines (`git -U0`). `symbols`: Python names it touches, "Class.method".
+
+    `old_path` differs from `path` when the file was renamed.
+    """
 
     commit: str
     path: str
@@ -50,3 +53,4 @@ class Hunk:
     new_lines: int
     symbols: tuple[str, ...]
     text: str
+    old_path: str = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from context_store.records.types import Evidence, Json
 from contracts.enums import CauseKind, DiagnosticKind, InvestigationState, Scope, Verdict
 from contracts.events import Scalar
+from contracts.evidence import EvidenceRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +92,26 @@ class VerdictRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EffectSize:
+    """How large an effect was or should have been: `value` with its interval, None where nothing says how sure it is.
+
+    Positive means more of `what`; `unit` in words, for instance `bits per byte, lower is better`.
+    """
+
+    what: str
+    value: float
+    lo: float | None = None
+    hi: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NegativeResult:
-    """What was tried or suspected, in which context, what happened, why it failed, what would reopen it (R801-2.5)."""
+    """What was tried or suspected, in which context, what happened, why it failed, what would reopen it (R801-2.5).
+
+    `context`: configuration facts; `scale`, `data`, `code_version`: in words or ids. `diff_hash`: of the normalised
+    diff that was tried (`negatives.hash_of_diff`). `superseded_by`: the stored result that took its place.
+    """
 
     claim: str
     intervention: str
@@ -106,4 +125,30 @@ class NegativeResult:
     investigation_id: str | None
     actor: str
     project_id: str | None = None  # None: that of the investigation's run
+    scale: str = ""
+    data: str = ""
+    code_version: str = ""
+    expected_effect: EffectSize | None = None
+    observed_effect: EffectSize | None = None
+    diff_hash: str = ""
+    superseded_by: int | None = None
     id: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duplicate:
+    """A stored negative result like the one asked about. `is_same`: the same change; else only a similar one."""
+
+    negative: NegativeResult
+    is_same: bool
+    similarity: float  # cosine of the two claims
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """Something stored that says otherwise. Both stay; `differs` names what is not the same in the two contexts."""
+
+    reference: EvidenceRef
+    statement: str
+    differs: tuple[str, ...]

@@ -14,12 +14,13 @@ from contracts.events import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A source tree with a recipe. `path` is its git repository."""
+    """A source tree with a recipe. `path` is its git repository. `owner` "": nobody answers for it yet."""
 
     id: str
     path: str
     entry: str = "recipe:recipe"
     backend: str = "embedded"
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

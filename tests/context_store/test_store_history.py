@@ -239,4 +239,4 @@ def test_keys_in_code_are_redacted_but_code_is_not_mistaken_for_addresses(store:
     first = commit(repository, "leak", a__py=f"TOKEN = '{key}'\ny = x@weights.view(3)\n")
     store.code.ingest("p", repository)
     (hunk,) = store.code.hunks("p", first)
-    assert hunk.text == "+TOKEN = '[redacted]'\n+y = x@weights.view(3)\n"
+    assert hunk.text == "+TOKEN = '[redacted key]'\n+y = x@weights.view(3)\n"

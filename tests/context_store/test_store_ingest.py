@@ -212,10 +212,10 @@ def test_secrets_do_not_reach_the_store(training: Training) -> None:
     training.ship()
     declared = training.store.runs.declared("run-1", 0)
     assert declared == {
-        "logging.api_key": "[redacted]",
-        "data.path": "s3://x?key=[redacted]",
+        "logging.api_key": "[redacted field]",
+        "data.path": "s3://x?key=[redacted key]",
         "tokenizer.pad_token": "<pad>",
     }
     (segment,) = training.store.runs.segments("run-1")
-    assert segment.message == "401 for [redacted], ask [redacted]"
-    assert segment.environment == {"user": "[redacted]"}
+    assert segment.message == "401 for [redacted key], ask [redacted email]"
+    assert segment.environment == {"user": "[redacted email]"}

@@ -98,6 +98,40 @@ def test_what_is_no_training_data_is_refused_with_reason_and_remedy(
     assert remedy in err
 
 
+def test_a_server_that_does_not_answer_is_no_success(command: Command) -> None:
+    for more in ((), ("--dry-run",)):
+        status, out, err = command("http://127.0.0.1:1/", *more)
+        assert status == 3
+        assert "No run in it" not in out
+        assert "http://127.0.0.1:1 does not answer" in err
+        assert "remedy:" in err
+
+
+def test_a_start_that_does_not_fit_is_no_success(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(log(range(1, 51)))
+    assert command(path)[0] == 0
+    path.write_text(log(range(3, 51)))
+    for more in (("--dry-run",), ()):
+        status, _, err = command(path, *more)
+        assert status == 2
+        assert "is not start 1 of the run" in err
+        assert "1 of 1 runs were refused" in err
+
+
+def test_the_table_is_readable_at_80_columns(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = tmp_path / f"a-{'long-' * 8}name.jsonl"
+    path.write_text('{"step": 123456789, "loss": 2}\n{"step": 123456999, "loss": 2}\n')
+    for more in (("--dry-run",), ()):
+        _, out, _ = command(path, "--project", "a-project-of-a-team", *more)
+        assert "project a-project-of-a-team" in out
+        assert max(map(len, out.splitlines())) <= 80
+        header, row = (line.split() for line in out.splitlines()[1:3])
+        assert header == ["run", "starts", "steps", "points", *([] if more else ["new"]), "ended"]
+        assert row[1:] == ["1", "123456789-123456999", "2", *([] if more else ["2"]), "?"]
+
+
 def test_mistakes_are_explained(command: Command, tmp_path: Path) -> None:
     for arguments in ((tmp_path / "nothing",), ("ftp://x/y",), (tmp_path, "--dry-run", "--follow"), (tmp_path,)):
         status, _, err = command(*arguments)

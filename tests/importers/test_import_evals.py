@@ -7,7 +7,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from import_writers import read_all
+from import_writers import Import, read_all
+
+from context_store import Store
+from context_store.records import NewRun
+from contracts.enums import RunRole
+from contracts.events import CheckpointSaved, SegmentStarted, encode, segment_folder
 
 
 def lm_eval(path: Path, **more: Any) -> Path:
@@ -35,7 +40,7 @@ def test_lm_eval_scores_stand_at_the_step_of_their_checkpoint(tmp_path: Path) ->
     assert part.series("f1.strict/arc") == {340500: 0.5}
     accuracy = next(fact for fact in run.facts if fact.detail["metric"] == "acc")
     assert accuracy.detail["n"] == 90
-    assert accuracy.detail["identity"]["num_fewshot"] == 5
+    assert accuracy.detail["identity"]["shots"] == 5
     assert accuracy.at == 1700000000.5
 
 
@@ -43,7 +48,7 @@ def test_another_version_or_shots_is_another_identity(tmp_path: Path) -> None:
     hashes = []
     for name, more in (("a", {}), ("b", {"n-shot": {"arc": 0}}), ("c", {"versions": {"arc": 2}}), ("d", {})):
         (run,) = read_all(lm_eval(tmp_path / f"{name}.json", **more)).runs
-        hashes.append(run.facts[0].detail["identity_hash"])
+        hashes.append(run.facts[0].detail["identity_key"])
     assert len(set(hashes)) == 3
     assert hashes[0] == hashes[3]
 
@@ -144,3 +149,65 @@ def test_lessons_and_incidents(tmp_path: Path) -> None:
     assert incidents.facts[0].detail["proven_cause"] == "one GPU"
     assert incidents.negatives[0].intervention == "bandwidth test"
     assert content.problems[0].position == "line 2"
+
+
+def test_a_log_of_a_stored_checkpoint_becomes_scores_and_others_are_refused(
+    store: Store, tmp_path: Path, bring: Import
+) -> None:
+    """Shows R801-2.10: lineage is found by the checkpoint's path; a score without it stays a fact, with the reason."""
+    path = lm_eval(tmp_path / "results_x.json")
+    (tmp_path / "samples_arc_2026.jsonl").write_text('{"doc": 1}\n')
+    (report,) = bring(path.parent, project="p").runs
+    assert report.num_scores == 2
+    assert store.evals.list() == []
+    (note,) = [each for each in store.timeline.list(report.run_id) if "without lineage" in each.title]
+    assert "'/ckpt/global_step340500' is not in the store" in note.title
+
+    training(store, tmp_path, "/ckpt/global_step340500")
+    bring(path.parent, project="p")
+    strict, accuracy = sorted(store.evals.list(), key=lambda score: score.metric, reverse=True)
+    assert (accuracy.run_id, accuracy.step, accuracy.checkpoint, accuracy.recipe) == ("t-1", 340500, "sha", "c0ffee")
+    assert (accuracy.value, accuracy.stderr, accuracy.shots, accuracy.owner) == (0.25, 0.01, 5, "tester")
+    assert accuracy.raw.endswith("samples_arc_2026.jsonl")
+    assert len(accuracy.raw_sha256) == 64
+    assert strict.extractor == "strict"
+    bring(path.parent, project="p")
+    assert len(store.evals.list()) == 2
+
+
+def test_a_published_model_has_lineage_by_its_name(store: Store, tmp_path: Path, bring: Import) -> None:
+    config = {"model": "hf", "model_args": "pretrained=EleutherAI/pythia-160m,revision=step3000,dtype=float32"}
+    own = {"output_type": "generate_until", "doc_to_text": "{{q}}", "generation_kwargs": {"until": "\n"}}
+    bring(lm_eval(tmp_path / "results_x.json", config=config, configs={"arc": own}, lm_eval_version="0.4.9"))
+    score = store.evals.list(metric="acc")[0]
+    assert score.checkpoint == "EleutherAI/pythia-160m@step3000"
+    assert score.recipe == "published:EleutherAI/pythia-160m"
+    assert (score.protocol, score.stop_set, score.harness_version) == ("generate_until", ("\n",), "0.4.9")
+    assert score.settings["generation"] == {"until": "\n"}
+
+
+def test_inspect_scores_carry_solver_template_and_stop_set(store: Store, tmp_path: Path, bring: Import) -> None:
+    content = inspect_content()
+    content["eval"]["model"] = "vllm/meta/small"
+    steps = [{"solver": "prompt_template", "params": {"template": "Q: {prompt}"}}, {"solver": "generate", "params": {}}]
+    content["plan"] = {"steps": steps, "config": {"temperature": 0.5, "stop_seqs": ["Q:"]}}
+    (tmp_path / "log.json").write_text(json.dumps(content))
+    bring(tmp_path / "log.json")
+    (score,) = store.evals.list()
+    assert (score.checkpoint, score.protocol) == ("meta/small", "prompt_template > generate")
+    assert (score.stop_set, score.extractor, score.harness_version) == (("Q:",), "match", "0.3.1")
+    assert score.template is not None
+    assert score.settings["generation"] == {"temperature": 0.5}
+
+
+def training(store: Store, folder: Path, checkpoint: str) -> None:
+    """A run `t-1` that saved this checkpoint at step 340500."""
+    run = NewRun(id="t-1", project_id="p", name="t", role=RunRole.TRAINING, folder=str(folder))
+    store.runs.create(run)
+    fields: dict[str, Any] = {"start_step": 0, "code_version": "c0ffee", "seed": 1, "dp_size": 1, "wall_time": 1.0}
+    start = SegmentStarted(run_id="t-1", segment=0, start_checkpoint="", config={}, environment={}, **fields)
+    saved = CheckpointSaved(step=340500, path=checkpoint, sha256="sha", size_bytes=1)
+    log = segment_folder(folder / "t-1", 0) / "events.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(encode(start) + encode(saved))
+    store.ingest.ship("t-1", folder / "t-1")

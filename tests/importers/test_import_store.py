@@ -57,13 +57,13 @@ def test_importing_twice_adds_nothing_and_a_grown_file_only_what_is_new(
     assert data.steps.tolist() == list(range(1, 321))
 
 
-def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
+def rows_of(store: Store) -> dict[str, list[str]]:
     """Everything that is stored, except when it was stored."""
     tables = ("project", "run", "segment", "config_value", "timeline_event", "series", "chunk", "frame", "negative")
     with psycopg.connect(store.url) as connection:
         names = {row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
         return {
-            table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}").fetchall()))  # type: ignore[misc]
+            table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}").fetchall()))
             for table in names & set(tables)
         }
 
@@ -110,7 +110,7 @@ def test_secrets_are_redacted_and_foreign_paths_survive(store: Store, tmp_path: 
         assert secret not in everything
     assert "新加卷" in store.runs.get(report.run_id).folder
     declared = store.runs.declared(report.run_id, 0)
-    assert declared["wandb.api_key"] == "[redacted]"
+    assert declared["wandb.api_key"] == "[redacted field]"
     assert declared["args.data"] == "C:\\d"
     assert declared["lr"] == 0.1
 
@@ -153,6 +153,10 @@ def test_a_run_that_begins_with_the_values_of_another_is_its_fork(store: Store, 
     assert (fork.parent_run_id, fork.parent_step) == (reports["base"].run_id, 1199)
     assert [event.step for event in store.timeline.list(fork.id, kinds=[TimelineKind.FORK])] == [1199]
     assert store.runs.get(reports["other"].run_id).parent_run_id is None
+    for name in ("other", "fork", "base"):  # the order does not matter
+        (report,) = bring(tmp_path / f"{name}.jsonl", project="again").runs
+    parents = {run.name: run.parent_run_id for run in store.runs.list(project_id="again")}
+    assert parents == {"base": None, "fork": report.run_id, "other": None}
 
 
 def test_negative_results_are_found_before_they_are_tried_again(store: Store, tmp_path: Path, bring: Import) -> None:

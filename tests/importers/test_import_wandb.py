@@ -35,7 +35,8 @@ def rows(steps: range, first: int = 0, **more: object) -> list[bytes]:
 def test_one_run_in_two_folders_is_joined_on_the_training_step(tmp_path: Path) -> None:
     first = wandb_folder(tmp_path, "20260101_000000", "abc123", [RUN, *rows(range(0, 351, 10))])
     first.write_bytes(first.read_bytes()[:-9])  # killed
-    wandb_folder(tmp_path, "20260101_010000", "abc123", [RUN, *rows(range(300, 601, 10)), wandb_exit(0)])
+    resumed = wandb_run("abc123", "proj", "my run", {"lr": 0.1}, start=1_700_003_600)
+    wandb_folder(tmp_path, "20260101_010000", "abc123", [resumed, *rows(range(300, 601, 10)), wandb_exit(0)])
     content = read_all(tmp_path)
     (run,) = content.runs
     assert run.found.project == "proj"
@@ -90,7 +91,7 @@ def test_a_defined_axis_places_its_metrics(tmp_path: Path) -> None:
 
 def test_records_across_blocks_and_a_damaged_block(tmp_path: Path) -> None:
     keys = {f"layer.{i}/value": 0.5 for i in range(2000)}  # about 60 KB a row: three blocks
-    records = [wandb_run("r", "p", "n", {}), *[wandb_history({"_step": s} | keys) for s in range(6)]]
+    records = [wandb_run("r", "p", "n", {}), *[wandb_history({"_step": s, **keys}) for s in range(6)]]
     path = wandb_folder(tmp_path, "20260101_000000", "r", records)
     (run,) = read_all(tmp_path).runs
     assert sorted(run.parts[0].series("layer.7/value")) == [0, 1, 2, 3, 4, 5]

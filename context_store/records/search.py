@@ -1,0 +1,71 @@
+"""What search takes and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from contracts.evidence import EvidenceRef
+
+
+class TextKind(StrEnum):
+    """What a text that is searched belongs to."""
+
+    HUNK = "hunk"
+    CHANGE = "change"  # a timeline event: config, code, data, environment, resume, fork, evaluation, approval
+    NOTE = "note"  # also an imported lesson or incident
+    ANOMALY = "anomaly"
+    INVESTIGATION = "investigation"
+    NEGATIVE = "negative"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFilter:
+    """What a hit has to be; None or empty leaves it open.
+
+    `field`: a configuration key, series or symbol, whole or its first parts (`optim.router` takes `optim.router.lr`).
+    `lo`, `hi`: steps, inclusive; `since`, `until`: unix seconds. What has no step or time is left out by them.
+    `outcome`: a verdict, reason class, kind of anomaly, or what an imported lesson says.
+    """
+
+    kinds: tuple[TextKind, ...] = ()
+    project_id: str | None = None
+    run_id: str | None = None
+    layer: int | None = None
+    field: str | None = None
+    lo: int | None = None
+    hi: int | None = None
+    since: float | None = None
+    until: float | None = None
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """`score` by reciprocal rank; `by_words` and `by_meaning`: its rank in each list, 1 is best, None is not in it.
+
+    `similarity`: cosine to the question, None unless found by meaning.
+    """
+
+    kind: TextKind
+    reference: EvidenceRef
+    title: str
+    body: str
+    score: float
+    by_words: int | None
+    by_meaning: int | None
+    similarity: float | None
+    project_id: str | None
+    run_id: str | None
+    steps: tuple[int, int] | None
+    at: float | None
+    outcome: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How many texts there are and how many have a vector of the embedder in use."""
+
+    embedder: str
+    num_texts: int
+    num_embedded: int

@@ -1,0 +1,143 @@
+"""Scores with full identity. Shows R801-2.10 (no lineage, no score), R801-9.1 and 10.4 (what may be compared)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import psycopg
+import pytest
+from training_log import make_run
+
+from context_store import Store
+from context_store.evals import IDENTITY
+from context_store.records import NewScore, Score
+from contracts.errors import NotFound, UserInputError
+
+
+def new_score(**more: Any) -> NewScore:
+    fields: dict[str, Any] = {
+        "project_id": "p",
+        "run_id": "run-1",
+        "segment": 0,
+        "step": 100,
+        "checkpoint": "sha-100",
+        "recipe": "c0ffee",
+        "benchmark": "gsm8k",
+        "metric": "exact_match",
+        "protocol": "generate_until",
+        "shots": 5,
+        "template": "qa",
+        "stop_set": ("\n\n", "Q:"),
+        "extractor": "strict",
+        "harness": "lm-evaluation-harness",
+        "harness_version": "0.4.9",
+        "settings": {"temperature": 0.0, "limit": None, "deep": {"max_tokens": 512}},
+        "value": 0.5,
+        "stderr": 0.03,
+        "num_samples": 200,
+        "raw": "/evals/samples.jsonl",
+        "raw_sha256": "abc",
+        "owner": "ada",
+        "at": 10.0,
+    }
+    return NewScore(**fields | more)
+
+
+@pytest.fixture
+def scored(store: Store) -> Store:
+    make_run(store)
+    return store
+
+
+def test_a_score_comes_back_whole_and_is_stored_once(scored: Store) -> None:
+    score = scored.evals.add(new_score())
+    assert scored.evals.add(new_score(at=99.0)) == score == scored.evals.get(score.id)
+    kept = {field.name: getattr(score, field.name) for field in dataclasses.fields(NewScore)}
+    assert kept == dataclasses.asdict(new_score(settings={"temperature": 0.0, "deep": {"max_tokens": 512}}))
+    assert scored.evals.list(run_id="run-1", benchmark="gsm8k") == [score]
+    assert scored.evals.list(benchmark="arc") == []
+    (event,) = scored.timeline.list("run-1")
+    assert (event.step, event.kind, event.detail["score"]) == (100, "eval", score.id)
+    with pytest.raises(NotFound):
+        scored.evals.get(999)
+
+
+@pytest.mark.parametrize("field", ["checkpoint", "recipe", "protocol", "benchmark", "metric", "harness", "owner"])
+def test_without_lineage_identity_or_owner_it_is_refused(scored: Store, field: str) -> None:
+    with pytest.raises(UserInputError, match=field) as caught:
+        scored.evals.add(new_score(**{field: " "}))
+    assert "checkpoint" in caught.value.remedy
+    assert scored.evals.list() == []
+
+
+def test_a_run_without_a_step_and_an_unknown_run_are_refused(scored: Store) -> None:
+    with pytest.raises(UserInputError, match="without a step"):
+        scored.evals.add(new_score(step=None))
+    with pytest.raises(NotFound):
+        scored.evals.add(new_score(run_id="run-9"))
+
+
+def test_the_database_itself_refuses_a_score_without_lineage(scored: Store) -> None:
+    scored.evals.add(new_score())
+    with psycopg.connect(scored.url) as connection, pytest.raises(psycopg.errors.CheckViolation):
+        connection.execute("UPDATE score SET recipe = ''")
+
+
+OTHER = {
+    "benchmark": "gsm8k_cot",
+    "metric": "acc",
+    "protocol": "multiple_choice",
+    "shots": 0,
+    "template": None,
+    "stop_set": ("\n\n",),
+    "extractor": "flexible",
+    "harness": "inspect",
+    "harness_version": "0.4.10",
+    "settings": {"temperature": 0.6, "deep": {"max_tokens": 512}},
+}
+
+
+@pytest.mark.parametrize("field", IDENTITY)
+def test_each_part_of_the_identity_keeps_scores_apart_and_is_named(scored: Store, field: str) -> None:
+    a = scored.evals.add(new_score())
+    b = scored.evals.add(new_score(checkpoint="sha-200", step=200, value=0.9, **{field: OTHER[field]}))
+    found = scored.evals.compare(a.id, b.id)
+    assert not found.comparable
+    assert found.difference is None
+    assert found.differs == ("settings.temperature" if field == "settings" else field,)
+    assert field in found.reason
+    assert a.identity_key != b.identity_key
+
+
+def test_comparable_scores_have_a_difference_with_its_error(scored: Store) -> None:
+    a = scored.evals.add(new_score(extractor=None))
+    b = scored.evals.add(new_score(extractor=None, checkpoint="sha-200", recipe="decade", step=200, value=0.6))
+    found = scored.evals.compare(a.id, b.id)
+    assert found.comparable
+    assert (found.difference, found.stderr) == (pytest.approx(0.1), pytest.approx(math.hypot(0.03, 0.03)))
+    assert found.unknown == ("extractor",)
+    assert "neither says: extractor" in found.reason
+
+
+def test_ranking_never_mixes_what_is_not_comparable(scored: Store) -> None:
+    for step, value in ((100, 0.5), (200, 0.7), (300, math.nan), (400, 0.6)):
+        scored.evals.add(new_score(step=step, checkpoint=f"sha-{step}", value=value))
+    scored.evals.add(new_score(step=500, checkpoint="sha-500", shots=0, value=0.99))
+    first, apart = scored.evals.rank("gsm8k")
+    assert [score.step for score in first.scores] == [200, 400, 100, 300]
+    assert first.apart == ""
+    assert [score.value for score in apart.scores] == [0.99]
+    assert "shots is 5 in one and 0 in the other" in apart.apart
+    lowest = scored.evals.rank("gsm8k", lowest_first=True)[0]
+    assert [score.step for score in lowest.scores] == [100, 400, 200, 300]
+    with pytest.raises(NotFound, match="no score"):
+        scored.evals.rank("unknown")
+
+
+def test_secrets_in_settings_are_not_stored(scored: Store) -> None:
+    key = "hf_" + "Ab1" * 12
+    score: Score = scored.evals.add(new_score(settings={"model_args": {"token": key, "api_key": "abc"}, "n": [key]}))
+    redacted = {"token": "[redacted field]", "api_key": "[redacted field]"}
+    assert score.settings == {"model_args": redacted, "n": ["[redacted key]"]}
