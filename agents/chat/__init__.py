@@ -8,9 +8,10 @@ chat        `Chat`, which uses one or both and keeps threads
 from agents.chat.answer import RULES, Answer, Card, CardKind, Statement
 from agents.chat.chat import Answers, Chat
 from agents.chat.graph import ChatLimits, ModelChat
+from agents.chat.instructions import Instructions
 from agents.chat.places import ChatContext
 from agents.chat.retrieval import Retrieval
-from agents.chat.threads import Exchange, FileThreads, Threads
+from agents.chat.threads import Exchange, Threads
 
 __all__ = [
     "RULES",
@@ -22,7 +23,7 @@ __all__ = [
     "ChatContext",
     "ChatLimits",
     "Exchange",
-    "FileThreads",
+    "Instructions",
     "ModelChat",
     "Retrieval",
     "Statement",

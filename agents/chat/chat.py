@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from agents.chat.answer import Answer
+from agents.chat.instructions import Instructions
 from agents.chat.places import ChatContext
 from agents.chat.threads import Exchange, Threads
 from agents.llm.errors import ModelConfused, ModelRefused, ModelUnavailable
@@ -22,33 +23,49 @@ class Answers(Protocol):
 
 
 class Chat:
-    """`model` None: `rules` answer. When the model fails or nothing of its answer holds, `rules` answer too."""
+    """`model` None: `rules` answer. When the model fails or nothing of its answer holds, `rules` answer too.
+
+    `instructions` obey orders to a running loop; None where nobody may give any.
+    """
 
     def __init__(
-        self, rules: Answers, threads: Threads, actor: str, clock: Callable[[], float], model: Answers | None = None
+        self,
+        rules: Answers,
+        threads: Threads,
+        actor: str,
+        clock: Callable[[], float],
+        model: Answers | None = None,
+        instructions: Instructions | None = None,
     ) -> None:
         self._rules = rules
         self._model = model
         self._threads = threads
         self._actor = actor
         self._clock = clock
+        self._instructions = instructions
 
     def answer(self, question: str, context: ChatContext) -> Answer:
-        """Raises UserInputError for an empty or endless question, NotFound for a context that is not there."""
+        """Raises UserInputError for an empty or endless question, NotFound for a context that is not there, and
+        AnswerStopped, which leaves the thread as it was.
+        """
         question = question.strip()
         if not 0 < len(question) <= _MAX_QUESTION:
             raise UserInputError(
                 "the question is empty" if not question else f"the question is longer than {_MAX_QUESTION} characters",
                 remedy="ask in a few sentences, for instance: what changed before step 180 of run RUN?",
             )
-        answer = self._rules.answer(question, context) if self._model is None else self._ask(question, context)
+        answer = self._answer(question, context)
         if context.thread_id:
             exchange = Exchange(question=question, answer=answer, actor=self._actor, at=self._clock())
-            self._threads.add(context.thread_id, exchange)
+            self._threads.add(context, exchange)
         return answer
 
-    def _ask(self, question: str, context: ChatContext) -> Answer:
-        assert self._model is not None
+    def _answer(self, question: str, context: ChatContext) -> Answer:
+        obeyed = self._instructions.obey(question, context) if self._instructions is not None else None
+        if obeyed is not None:
+            return obeyed
+        if self._model is None:
+            return self._rules.answer(question, context)
         try:
             answer = self._model.answer(question, context)
         except (ModelUnavailable, ModelRefused, ModelConfused, BudgetExceeded) as error:

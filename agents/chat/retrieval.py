@@ -195,7 +195,9 @@ class Retrieval:
     def _tried(self, asked: Asked, context: ChatContext) -> Answer:
         found = self._toolbox.call("negative_results", {"text": asked.topic})
         proposals = best(asked.topic, self._store.proposals.list(), lambda each: each.title, limit=2)
-        return from_rows([*found.rows[:6], *map(proposal_row, proposals)], "nothing of that kind was tried before")
+        remembered = self._toolbox.call("remembered", {"text": asked.topic})
+        rows = [*found.rows[:6], *remembered.rows[:2], *map(proposal_row, proposals)]
+        return from_rows(rows, "nothing of that kind was tried before")
 
     def _similar(self, asked: Asked, context: ChatContext) -> Answer:
         cases = best(asked.topic, self._store.knowledge.investigations(), self._places.case_text, limit=3)

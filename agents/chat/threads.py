@@ -1,17 +1,17 @@
-"""Where the turns of a conversation are kept for people, apart from what a model needs to go on."""
+"""Threads of chat as people read them, kept in the store, apart from what a model needs to go on."""
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote, unquote
+from typing import Any
 
 from agents.chat.answer import Answer, Card, CardKind, Statement
-from contracts.errors import LogFormatError
+from agents.chat.places import ChatContext
+from context_store import Store
+from context_store.records import ChatThread
 from contracts.evidence import EvidenceRef
+
+_MAX_TITLE = 120
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,76 +24,60 @@ class Exchange:
     at: float
 
 
-class Threads(Protocol):
-    """Threads by id; those of a case begin with `CASE:`, so that each case may have several."""
+class Threads:
+    """Exchanges by thread. A thread begins with its first question, which is its title, unless it was opened before."""
 
-    def add(self, thread_id: str, exchange: Exchange) -> None:
+    def __init__(self, store: Store) -> None:
+        self._threads = store.threads
+
+    def add(self, context: ChatContext, exchange: Exchange) -> None:
         """Kept for good when it returns."""
-        ...
+        self._threads.open(
+            ChatThread(
+                id=context.thread_id,
+                title=exchange.question[:_MAX_TITLE],
+                run_id=context.run_id,
+                investigation_id=context.investigation_id,
+                created_by=exchange.actor,
+                created_at=exchange.at,
+            )
+        )
+        self._threads.add(
+            context.thread_id,
+            question=exchange.question,
+            answer=encode(exchange.answer),
+            actor=exchange.actor,
+            at=exchange.at,
+        )
 
     def exchanges(self, thread_id: str) -> tuple[Exchange, ...]:
         """Oldest first; none for a thread that does not exist yet."""
-        ...
-
-    def ids(self) -> tuple[str, ...]:
-        """Sorted."""
-        ...
-
-
-class FileThreads:
-    """One file a thread, one JSON line an exchange. A line that a crash tore off is not an exchange."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def add(self, thread_id: str, exchange: Exchange) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(_encode(exchange)).encode() + b"\n"
-        path = self._path(thread_id)
-        with path.open("ab") as file:
-            torn = file.tell() > 0 and not path.read_bytes().endswith(b"\n")
-            file.write(b"\n" + line if torn else line)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def exchanges(self, thread_id: str) -> tuple[Exchange, ...]:
-        """Raises LogFormatError for a line that is whole and no exchange."""
-        path = self._path(thread_id)
-        if not path.exists():
-            return ()
-        found = []
-        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-            try:
-                found.append(_decode(json.loads(line)))
-            except json.JSONDecodeError:  # torn off by a crash, and closed by the next exchange
-                continue
-            except (KeyError, TypeError, ValueError) as error:
-                raise LogFormatError(f"{path}:{number}: {error}", remedy="remove that line") from error
-        return tuple(found)
-
-    def ids(self) -> tuple[str, ...]:
-        return tuple(sorted(unquote(path.stem) for path in self._folder.glob("*.jsonl")))
-
-    def _path(self, thread_id: str) -> Path:
-        return self._folder / f"{quote(thread_id, safe='')}.jsonl"
+        return tuple(
+            Exchange(question=each.question, answer=decode(each.answer), actor=each.actor, at=each.at)
+            for each in self._threads.exchanges(thread_id)
+        )
 
 
-def _encode(exchange: Exchange) -> dict[str, Any]:
-    answer = exchange.answer
-    statements = [{"text": s.text, "evidence": [str(ref) for ref in s.evidence]} for s in answer.statements]
+def encode(answer: Answer) -> dict[str, Any]:
+    """As JSON; `decode` makes the same answer of it."""
+    statements = [{"text": each.text, "evidence": [str(ref) for ref in each.evidence]} for each in answer.statements]
     cards = [{**asdict(card), "evidence": str(card.evidence)} for card in answer.cards]
-    return {**asdict(exchange), "answer": {**asdict(answer), "statements": statements, "cards": cards}}
+    return {**asdict(answer), "statements": statements, "cards": cards, "notes": list(answer.notes)}
 
 
-def _decode(fields: dict[str, Any]) -> Exchange:
-    answer = fields["answer"]
-    statements = tuple(Statement(text=s["text"], evidence=_refs(s["evidence"])) for s in answer["statements"])
+def decode(fields: Any) -> Answer:
+    statements = tuple(Statement(text=s["text"], evidence=_refs(s["evidence"])) for s in fields["statements"])
     cards = tuple(
         Card(**{**card, "kind": CardKind(card["kind"]), "evidence": EvidenceRef.parse(card["evidence"])})
-        for card in answer["cards"]
+        for card in fields["cards"]
     )
-    whole = {**answer, "statements": statements, "cards": cards, "notes": tuple(answer["notes"])}
-    return Exchange(**{**fields, "answer": Answer(**whole)})
+    return Answer(**{**fields, "statements": statements, "cards": cards, "notes": tuple(fields["notes"])})
+
+
+def as_object(answer: Answer) -> dict[str, Any]:
+    """An answer as programs get it."""
+    derived = {"known": answer.known, "text": answer.text, "citations": [str(ref) for ref in answer.citations]}
+    return {**encode(answer), **derived, "removed_share": answer.removed_share}
 
 
 def _refs(texts: list[str]) -> tuple[EvidenceRef, ...]:

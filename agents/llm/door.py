@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from agents.llm.accounting import Account, Budget, counted, estimated_tokens, money, upper_estimate
 from agents.llm.conversation import ContextPlan, Conversation, ThinkingMode
-from agents.llm.errors import ModelBusy, ModelConfused, ModelUnavailable
+from agents.llm.errors import AnswerStopped, ModelBusy, ModelConfused, ModelUnavailable
 from agents.llm.loss import ThinkingWatch, carried
 from agents.llm.messages import Message, ToolCall, json_object, tool_result
 from agents.llm.protocol import Delta, DeltaKind, Model, ModelRequest, OnDelta, Reply, ToolSpec, ignore
@@ -144,7 +144,7 @@ class Door:
         raise AssertionError("a model has at least one attempt")
 
     def _paid(self, model: Model, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """One call. One that broke off is billed by most providers: it counts with its prompt."""
+        """One call. One that broke off or was stopped is billed by most providers: it counts with its prompt."""
         key = f"llm:{self._outside.new_id()}"
         self._budget.reserve(key, upper_estimate(model, request))
         start = self._outside.clock()
@@ -156,7 +156,7 @@ class Door:
             wall_s = self._outside.clock() - start
             self.account = self.account.plus(model, reply.usage, request, reply, wall_s)
             return reply
-        except ModelUnavailable as error:
+        except (ModelUnavailable, AnswerStopped) as error:
             self.account = replace(self.account, failed_calls=self.account.failed_calls + 1)
             if not isinstance(error, ModelBusy):
                 prompt = estimated_tokens(request.messages)

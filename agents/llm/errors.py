@@ -5,6 +5,7 @@ ModelUnavailable  (EnvironmentFault) it did not answer, or broke off: try again,
 ModelRefused      (UserInputError) it will not answer this request: key, name, or request is wrong
 ContextTooLong    (UserInputError) the conversation does not fit
 ModelConfused     (LatheError) it kept calling tools wrongly, or turned in circles
+AnswerStopped     (LatheError) somebody wanted no more of the answer
 """
 
 from __future__ import annotations
@@ -41,3 +42,13 @@ class ContextTooLong(UserInputError):
 
 class ModelConfused(LatheError):
     """The model did not recover within its bounds."""
+
+
+class AnswerStopped(LatheError):
+    """Whoever watched the answer arrive wants no more of it."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer was stopped", remedy="ask again; the thread stands where it stood before")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AnswerStopped, ()

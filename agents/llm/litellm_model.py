@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from agents.llm.assembly import Assembly
-from agents.llm.errors import ContextTooLong, ModelBusy, ModelRefused, ModelUnavailable
+from agents.llm.errors import AnswerStopped, ContextTooLong, ModelBusy, ModelRefused, ModelUnavailable
 from agents.llm.messages import ThinkingStyle, to_wire
 from agents.llm.protocol import ModelRequest, OnDelta, Price, Reply, ToolSpec, ignore
 
@@ -70,8 +70,13 @@ class LiteLLMModel:
         """Raises ModelUnavailable also when the stream ends without saying that the answer is complete."""
         assembly = Assembly(model=self.name, on_delta=on_delta, signed=self._is_signed)
         with _translated(self.name):
-            for chunk in _litellm().completion(**self._arguments(request)):
-                assembly.add(chunk)
+            stream = _litellm().completion(**self._arguments(request))
+            try:
+                for chunk in stream:
+                    assembly.add(chunk)
+            except AnswerStopped:
+                stream.close()  # else litellm keeps the connection, and the provider goes on writing
+                raise
         return assembly.reply()
 
     @property

@@ -10,10 +10,11 @@ from typing import Protocol
 from pydantic import Field
 
 from agents import evidence
+from agents.tools.memory import memory_row
 from agents.tools.protocol import Arguments, Tool, ToolResult, result, row
 from context_store import Store
 from context_store.records import NewProposal
-from contracts.enums import EffectKind
+from contracts.enums import EffectKind, MemoryKind
 from contracts.errors import UserInputError
 from contracts.evidence import EvidenceRef
 
@@ -45,6 +46,15 @@ _KINDS = {
 
 class StartInvestigation(Arguments):
     run_id: str
+
+
+class Remember(Arguments):
+    """`key`: what it is about, as a short path; a later entry under the same key supersedes this one."""
+
+    key: str = Field(pattern=r"^[a-z0-9][a-z0-9_./-]{0,80}$")
+    text: str = Field(min_length=1, max_length=1000)
+    kind: MemoryKind
+    evidence: tuple[str, ...] = Field(min_length=1, max_length=8)
 
 
 class ProposeRunControl(Arguments):
@@ -80,6 +90,13 @@ class Desk:
                 run=self.propose_run_control,
                 acts=True,
             ),
+            Tool(
+                name="remember",
+                description="Remember a convention, fact, decision or failure across runs, with what it rests on.",
+                arguments=Remember,
+                run=self.remember,
+                acts=True,
+            ),
         )
 
     def start_investigation(self, store: Store, arguments: StartInvestigation) -> ToolResult:
@@ -92,6 +109,19 @@ class Desk:
         store.ledger.append(self.actor, "asked_for_investigation", str(subject), {"run_id": run.id}, (), self.clock())
         case = store.knowledge.investigation(case_id)
         return result([row(f"case {case_id} is {case.state}: {case.title}", subject, evidence.run(run.id))], "")
+
+    def remember(self, store: Store, arguments: Remember) -> ToolResult:
+        """Raises UserInputError for evidence that is no reference."""
+        refs = tuple(EvidenceRef.parse(text) for text in arguments.evidence)
+        kept = store.memory.remember(
+            arguments.key,
+            arguments.text,
+            kind=arguments.kind,
+            evidence=refs,
+            author=self.actor,
+            at=self.clock(),
+        )
+        return result([memory_row(kept)], "")
 
     def propose_run_control(self, store: Store, arguments: ProposeRunControl) -> ToolResult:
         """Raises NotFound for an unknown run, UserInputError for evidence that is no reference."""

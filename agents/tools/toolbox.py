@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.llm import ToolSpec
-from agents.tools import changes, knowledge, series
+from agents.tools import changes, knowledge, memory, series
 from agents.tools.protocol import Tool, ToolResult
 from context_store import Store
 from contracts.errors import LatheError, UserInputError
@@ -93,6 +93,12 @@ READING = (
         description="Proposed changes and who decided on them.",
         arguments=knowledge.Proposals,
         run=knowledge.proposals,
+    ),
+    Tool(
+        name="remembered",
+        description="Conventions, facts, decisions and failures remembered across runs, each with its source.",
+        arguments=memory.Remembered,
+        run=memory.remembered,
     ),
 )
 

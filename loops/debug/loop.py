@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from agents.roles import Colleague, withheld
 from context_store import Store
 from context_store.records import Diagnostic, Effect, Suspect, VerdictRecord
 from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStrength, Verdict
@@ -14,6 +15,7 @@ from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Q
 from loops.debug.case import Case, load_case
 from loops.debug.experiments import commits_in_order, request_of
 from loops.debug.facts import Decision, Experiment, Facts, Option, Seen
+from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import not_necessary, store_declined, store_exclusions, store_failed_fix, store_harm
 from loops.debug.planner import next_step
 from loops.debug.proposal import fix_trial, propose_fix
@@ -42,9 +44,13 @@ _NO_RERUN = "nothing here can be run again: the run has no code version or no se
 
 @dataclass(frozen=True, kw_only=True)
 class DebugOptions:
-    """`fresh_seeds`: also compare faulty and good code from random weights with these seeds (five or more)."""
+    """`fresh_seeds`: also compare faulty and good code from random weights with these seeds (five or more).
+
+    `colleague`: suggests an order and looks for objections; None: by rules.
+    """
 
     fresh_seeds: tuple[int, ...] = ()
+    colleague: Colleague | None = None
 
 
 class DebugLoop:
@@ -62,6 +68,7 @@ class DebugLoop:
     def __init__(self, store: Store, options: DebugOptions | None = None) -> None:
         self._store = store
         self._options = options or DebugOptions()
+        self._colleague = self._options.colleague or Colleague(store)
         self._cases: dict[str, Case] = {}  # read once: scene and ranking of a case do not change
         self._exact: dict[str, bool] = {}  # by replay
 
@@ -78,6 +85,9 @@ class DebugLoop:
         if not _can_rerun(case):
             return Conclusion(reason=_NO_RERUN)
         self._store_suspects(case)
+        self._colleague.suggest_order(case_id)
+        if person := take_up(self._store, case_id).stopped_by:
+            return Conclusion(reason=f"{person} asked to stop")
         facts = self._facts(case)
         step = next_step(facts)
         if isinstance(step, Decision):
@@ -110,7 +120,8 @@ class DebugLoop:
         case = self._case(case_id)
         facts = self._facts(case)
         decision = self._decision(case, facts, stopped)
-        verdicts = [self._store.knowledge.put_verdict(v) for v in verdicts_of(self._store, case, facts, decision)]
+        candidates = [withheld(self._store, v) for v in verdicts_of(self._store, case, facts, decision)]
+        verdicts = [self._store.knowledge.put_verdict(each) for each in candidates]
         verdict = verdicts[0]
         if verdict.verdict is not Verdict.PROVEN:
             decision = Decision(verdict=verdict.verdict, reason=decision.reason, baseline=decision.baseline)
@@ -122,7 +133,7 @@ class DebugLoop:
         proposal = None
         if verdict.verdict is Verdict.PROVEN:
             proposal = propose_fix(self._store, case, facts, decision, verdict)
-        self._store.knowledge.put_report(case_id, write_report(self._store, case))
+        self._put_report(case)
         return Update(
             statement=f"{verdict.verdict} ({verdict.scope}): {verdict.statement}",
             evidence=verdict.evidence,
@@ -135,8 +146,13 @@ class DebugLoop:
         sentence, held = self._outcome(case, applied)
         statement = self._store.knowledge.verdicts(case_id)[0].statement
         self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
-        self._store.knowledge.put_report(case_id, write_report(self._store, case))
+        self._put_report(case)
         return Verified(sentence=sentence, undo=held is False)
+
+    def _put_report(self, case: Case) -> None:
+        case_id = case.investigation.id
+        text = write_report(self._store, case) + self._colleague.review(case_id)
+        self._store.knowledge.put_report(case_id, text)
 
     def _case(self, case_id: str) -> Case:
         if case_id not in self._cases:
@@ -160,7 +176,7 @@ class DebugLoop:
             key=lambda factor: (factor.cause_kind is CauseKind.DATA, _PLACEBO_ORDER.index(factor.substance)),
         )
         diagnostics = self._store.knowledge.diagnostics(case.investigation.id)
-        return Facts(
+        facts = Facts(
             ranked=tuple(
                 Option(
                     key=factor.key,
@@ -177,6 +193,7 @@ class DebugLoop:
             exact=self._is_exact(case, diagnostics),
             fresh_seeds=self._options.fresh_seeds,
         )
+        return arranged(facts, in_force(self._store, case.investigation.id))
 
     def _is_exact(self, case: Case, diagnostics: Sequence[Diagnostic]) -> bool | None:
         """None while there is no replay that could be measured."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from context_store import Store
-from context_store.records import Diagnostic, NegativeResult, Suspect, VerdictRecord
+from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
 from contracts.enums import Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
@@ -24,6 +24,7 @@ def write_report(store: Store, case: Case) -> str:
         f"Run `{case.run_id}`, case `{case_id}`.",
         *_verdicts(store.knowledge.verdicts(case_id), investigation.statement),
         *_symptoms(case),
+        *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
         *_suspects(store.knowledge.suspects(case_id)),
         *_diagnostics(case, store.knowledge.diagnostics(case_id)),
@@ -62,6 +63,17 @@ def _symptoms(case: Case) -> list[str]:
     ]
     order = [f"{lead.sentence[:1].upper()}{lead.sentence[1:]}." for lead in leads(case.anomalies)]
     return ["## What was seen", "\n".join(rows), *order]
+
+
+def _precedents(found: list[Precedent]) -> list[str]:
+    """Earlier cases like this one; what speaks against the same cause is said with them."""
+    rows = []
+    for each in found:
+        how = "the same circumstances" if each.is_strong else f"a hint only, since {'; '.join(each.differs)}"
+        rows.append(
+            f"- {each.title}: {each.diagnosis} ({how}; alike in {', '.join(each.matched)}; {_refs(each.evidence)})"
+        )
+    return ["## Seen before", "\n".join(rows)] if rows else []
 
 
 def _scene(case: Case) -> list[str]:

@@ -43,6 +43,7 @@ class Turn:
     message: str = "scripted failure"
     usage: bool = True
     delay_s: float = 0.0
+    pace_s: float = 0.0  # between pieces
     drop_after: int | None = None
     reasoning_key: str = "reasoning_content"
 
@@ -66,6 +67,7 @@ class ScriptedServer:
     def __init__(self, script: Sequence[Turn] | Script, *, forgets_thinking: bool = False) -> None:
         self.requests: list[Json] = []
         self.forgets_thinking = forgets_thinking
+        self.given_up = threading.Event()  # a client went away in the middle of an answer
         self._turns = None if callable(script) else list(script)
         self._script = script if callable(script) else None
         self._lock = threading.Lock()
@@ -215,6 +217,7 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             try:
                 self._answer(turn, body)
             except (BrokenPipeError, ConnectionResetError):  # the client gave up
+                owner.given_up.set()
                 self.close_connection = True
 
         def _answer(self, turn: Turn, body: Json) -> None:
@@ -249,6 +252,7 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                     self.close_connection = True
                     self.connection.close()
                     return
+                time.sleep(turn.pace_s)
                 self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
                 self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")

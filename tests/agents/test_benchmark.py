@@ -14,6 +14,7 @@ from benchmarks.agents import (
     grade_incidents,
     load_incidents,
     read_questions,
+    rules_of,
     summary,
 )
 from context_store import Store
@@ -51,7 +52,7 @@ def test_incidents_are_graded_by_what_the_first_statement_cites(still_store: Sto
     file = tmp_path / "incidents.jsonl"
     file.write_text("\n".join(json.dumps(each) for each in INCIDENTS))
     known = load_incidents(still_store, file)
-    rows = list(grade_incidents(still_store, known, ASKED))
+    rows = list(grade_incidents(rules_of(still_store), known, ASKED))
     assert [row.right for row in rows] == [True, True, False, True, False]
     found = summary(rows)
     assert found["answered"] == "2/3"
@@ -61,7 +62,7 @@ def test_incidents_are_graded_by_what_the_first_statement_cites(still_store: Sto
 
 def test_questions_over_a_project_name_what_it_holds(still_store: Store, stored: Stored) -> None:
     assert demo_facts(still_store)["culprit"] == stored.commits[2]
-    rows = list(grade_demo(still_store, read_questions(QUESTIONS / "demo.jsonl")))
+    rows = list(grade_demo(still_store, rules_of(still_store), read_questions(QUESTIONS / "demo.jsonl")))
     assert [row.question for row in rows if not row.right] == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scripted_server import Call, ScriptedServer, Turn
 from stored_case import CASE, NOW, RUN, Stored
 
-from agents.chat import RULES, Chat, ChatContext, ChatLimits, FileThreads, ModelChat, Retrieval
+from agents.chat import RULES, Chat, ChatContext, ChatLimits, ModelChat, Retrieval, Threads
 from agents.chat.claims import Seen, check
 from agents.llm import DoorConfig, LocalBudget
 from agents.tools import READING, Toolbox
@@ -28,13 +27,13 @@ NewChat = Callable[..., Chat]
 
 
 @pytest.fixture
-def new_chat(still_store: Store, stored: Stored, new_door: NewDoor, tmp_path: Path) -> NewChat:
+def new_chat(still_store: Store, stored: Stored, new_door: NewDoor) -> NewChat:
     saver = InMemorySaver()
 
     def make(server: ScriptedServer, *, limits: ChatLimits | None = None, **door: Any) -> Chat:
         toolbox = Toolbox(still_store, READING)
         model = ModelChat(new_door(openai_model(server), **door), toolbox, saver, limits)
-        return Chat(Retrieval(still_store, toolbox), FileThreads(tmp_path / "t"), "ada", lambda: NOW, model)
+        return Chat(Retrieval(still_store, toolbox), Threads(still_store), "ada", lambda: NOW, model)
 
     return make
 

@@ -15,6 +15,7 @@ import pytest
 from scripted_server import Call, ScriptedServer, Turn
 from stored_case import CASE, RUN, Stored
 
+from agents.chat import Threads
 from context_store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +35,11 @@ def chat(env: dict[str, str], *arguments: str, lines: str = "") -> subprocess.Co
     )
 
 
+def lathe(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND[:-1], *arguments]
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
 def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -49,10 +55,25 @@ def test_without_a_model_it_answers_from_the_store(still_store: Store, stored: S
     assert "The store does not know: " in done.stdout
     assert "longer than 4000 characters" in done.stderr
     assert "Traceback" not in done.stderr
-    assert (short_folder / "threads" / "everything%3Amain.jsonl").exists()
+    kept = [each.question for each in Threads(still_store).exchanges("everything:main")]
+    assert kept == [f"why did max_vio spike in {RUN}?", "what is the weather in Paris?"]
     wrong = chat(env, "why?", "--case", "nothing")
     assert wrong.returncode == 2
     assert "no investigation 'nothing'" in wrong.stderr
+
+
+def test_a_report_is_written_and_providers_are_named(
+    still_store: Store, stored: Stored, short_folder: Path, tmp_path: Path
+) -> None:
+    env = environment(still_store, short_folder)
+    still_store.knowledge.put_report(CASE, f"# The case\n\n- it departs (`anomaly:{stored.anomaly_id}`)\n")
+    page, text = tmp_path / "case.html", tmp_path / "case.md"
+    found = last_json(lathe(env, "report", CASE, "--html", str(page), "--markdown", str(text), "--json"))
+    assert (found["brain"], found["removed_share"], found["num_plots"]) == ("rules", 0.0, 1)
+    assert "(case-1.svg)" in text.read_text()
+    assert (tmp_path / "case-1.svg").read_text() in page.read_text()
+    flows = last_json(lathe(env, "providers", "--json"))["flows"]
+    assert {each["leaves_machine"] for each in flows} == {False}
 
 
 @pytest.mark.slow

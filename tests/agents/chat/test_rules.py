@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from stored_case import CASE, NOW, OTHER, RUN, SUBJECTS, Stored
 
-from agents.chat import Answer, CardKind, Chat, ChatContext, Exchange, FileThreads, Retrieval
+from agents import guidance
+from agents.chat import Answer, CardKind, Chat, ChatContext, Exchange, Instructions, Retrieval, Threads
 from agents.chat.questions import Kind, recognise
+from agents.guidance import Word
 from agents.tools import READING, Desk, Toolbox
 from context_store import Store
+from contracts.enums import InvestigationState
 from contracts.errors import NotFound, UserInputError
 
 
@@ -121,21 +122,84 @@ def test_runs_steps_and_commits_are_read_from_the_question() -> None:
     assert asked.commit == "3f2a9cdd"
 
 
-def test_threads_keep_every_exchange(rules: Retrieval, tmp_path: Path) -> None:
-    threads = FileThreads(tmp_path / "threads")
+def test_threads_keep_every_exchange(rules: Retrieval, still_store: Store) -> None:
+    threads = Threads(still_store)
     chat = Chat(rules, threads, "ada", lambda: NOW)
     where = ChatContext(run_id=RUN, thread_id=f"{CASE}:first/one")
     answers = [chat.answer(question, where) for question in ("why?", "What is the weather in Paris?", "status")]
-    (path,) = (tmp_path / "threads").iterdir()
-    path.write_bytes(path.read_bytes()[:-20])  # a crash in the middle of the last line
-    again = chat.answer("status", where)
-    kept = FileThreads(tmp_path / "threads").exchanges(where.thread_id)
-    assert [each.answer for each in kept] == [*answers[:2], again]
+    kept = Threads(still_store).exchanges(where.thread_id)
+    assert [each.answer for each in kept] == answers
     assert kept[0] == Exchange(question="why?", answer=answers[0], actor="ada", at=NOW)
-    assert threads.ids() == (where.thread_id,)
+    (thread,) = still_store.threads.list(run_id=RUN)
+    assert (thread.id, thread.title, thread.num_exchanges) == (where.thread_id, "why?", 3)
 
 
 @pytest.mark.parametrize("question", ["  ", "x" * 5000])
-def test_what_is_no_question_is_refused(rules: Retrieval, tmp_path: Path, question: str) -> None:
+def test_what_is_no_question_is_refused(rules: Retrieval, still_store: Store, question: str) -> None:
     with pytest.raises(UserInputError):
-        Chat(rules, FileThreads(tmp_path), "ada", lambda: NOW).answer(question, ChatContext())
+        Chat(rules, Threads(still_store), "ada", lambda: NOW).answer(question, ChatContext())
+
+
+ORDERS = [
+    ("test suspect 3 first", Word.FIRST, "log lines"),
+    ("Please try the readme commit first.", Word.FIRST, ""),
+    ("exclude suspect launch:optim.router.lr", Word.EXCLUDE, "optim.router.lr"),
+    ("ignore the log lines", Word.EXCLUDE, "log lines"),
+    ("take back suspect 2", Word.INCLUDE, "optim.router.lr"),
+    ("stop the search", Word.STOP, ""),
+    ("go on", Word.GO_ON, ""),
+]
+
+
+@pytest.fixture
+def told(rules: Retrieval, still_store: Store) -> Chat:
+    still_store.knowledge.set_investigation(CASE, state=InvestigationState.OPEN)
+    instructions = Instructions(still_store, "ada", lambda: NOW)
+    return Chat(rules, Threads(still_store), "ada", lambda: NOW, instructions=instructions)
+
+
+@pytest.mark.parametrize(("order", "word", "title"), ORDERS, ids=[order for order, _, _ in ORDERS])
+def test_orders_to_a_running_loop_are_written_down(
+    told: Chat, still_store: Store, order: str, word: Word, title: str
+) -> None:
+    answer = told.answer(order, ChatContext(investigation_id=CASE))
+    given = [each for each in guidance.entries(still_store, CASE) if guidance.is_guidance(each)]
+    if word is Word.FIRST and not title:  # no suspect is called so
+        assert not answer.known
+        assert given == []
+        return
+    assert answer.known, answer.gap
+    assert title in answer.text
+    (entry,) = given
+    assert (entry.actor, entry.detail["word"]) == ("ada", word)
+
+
+def test_an_order_needs_a_case_that_is_searched(told: Chat, still_store: Store, rules: Retrieval) -> None:
+    where = ChatContext(investigation_id=CASE)
+    assert "which suspect" in told.answer("exclude suspect 9", where).gap
+    still_store.knowledge.set_investigation(CASE, state=InvestigationState.CLOSED)
+    assert "not searching any more" in told.answer("stop", where).gap
+    assert "thread of a case" in told.answer("stop", ChatContext()).gap
+    viewer = Chat(rules, Threads(still_store), "eve", lambda: NOW)
+    viewer.answer("stop", where)
+    assert not any(map(guidance.is_guidance, guidance.entries(still_store, CASE)))
+
+
+@pytest.mark.parametrize("question", ["why did it stop?", "what did we try first?", "skip", "should I exclude it?"])
+def test_questions_are_no_orders(told: Chat, still_store: Store, question: str) -> None:
+    told.answer(question, ChatContext(investigation_id=CASE))
+    assert not any(map(guidance.is_guidance, guidance.entries(still_store, CASE)))
+
+
+def test_people_remember_by_key_and_forget_by_superseding(told: Chat, still_store: Store) -> None:
+    where = ChatContext(investigation_id=CASE)
+    told.answer("remember eval/seeds: we use five seeds for every comparison", where)
+    (held,) = still_store.memory.list()
+    assert (held.key, held.author, str(held.evidence[0])) == ("eval/seeds", "ada", f"investigation:{CASE}")
+    answer = told.answer("what did we try about seeds for a comparison?", where)
+    assert "five seeds" in answer.text
+    assert "memory" in {ref.kind for ref in answer.citations}
+    assert "names what it rests on" in told.answer("remember a: b", ChatContext()).gap
+    told.answer("forget eval/seeds: no comparisons any more", where)
+    assert still_store.memory.list() == []
+    assert len(still_store.memory.line("eval/seeds")) == 2

@@ -13,13 +13,17 @@ from agents import evidence
 from agents.tools import READING, Desk, Toolbox, ToolResult
 from agents.tools.protocol import MAX_ROW_CHARACTERS, MAX_ROWS
 from context_store import Store
-from contracts.enums import EffectKind, ProposalState
+from contracts.enums import EffectKind, MemoryKind, ProposalState
 from contracts.errors import LatheError, UserInputError
 from contracts.evidence import EvidenceRef
 
 
 @pytest.fixture
 def toolbox(still_store: Store, stored: Stored) -> Toolbox:
+    source = (EvidenceRef(kind="run", id=RUN),)
+    still_store.memory.remember(
+        "eval/seeds", "five seeds", kind=MemoryKind.CONVENTION, evidence=source, author="ada", at=NOW
+    )
     return Toolbox(still_store)
 
 
@@ -38,6 +42,7 @@ CALLS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("negative_results", {"text": "router learning rate"}, "Why not: the anomaly stays"),
     ("similar_incidents", {"text": "expert load runs away"}, f"case {CASE}"),
     ("proposals", {"state": "open"}, "resume without the balance commit"),
+    ("remembered", {"text": "seeds"}, "five seeds (by ada, resting on run:run-7)"),
 )
 
 

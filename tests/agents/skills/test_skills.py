@@ -1,0 +1,158 @@
+"""Skills in three levels: typed, conditioned, counted; and those that agents learn from what they repeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from stored_case import CASE, NOW, OTHER, RUN, Stored
+
+from agents.skills import LIBRARY, Condition, ConditionFailed, Facts, Level, SkillBook
+from agents.skills.learned import draft_of, learn, learned
+from agents.tools import READING, Desk, Toolbox
+from context_store import Store
+from contracts.errors import NotFound, UserInputError
+from contracts.evidence import EvidenceRef
+
+BASIS = (EvidenceRef(kind="run", id=RUN),)
+
+
+@pytest.fixture
+def toolbox(still_store: Store, stored: Stored) -> Toolbox:
+    desk = Desk(open_case=lambda run_id: CASE if run_id == RUN else None, actor="chat:ada", clock=lambda: NOW)
+    return Toolbox(still_store, (*READING, *desk.tools()))
+
+
+@pytest.fixture
+def book(still_store: Store, toolbox: Toolbox) -> SkillBook:
+    return SkillBook(still_store, toolbox, LIBRARY, actor="ada", clock=lambda: NOW)
+
+
+def test_each_level_stands_on_the_one_below(book: SkillBook) -> None:
+    """Shows RM2-7.12."""
+    assert {each.level for each in book.skills} == set(Level)
+    onset = book.run("find_onset", {"run_id": RUN})
+    assert onset.step == 41
+    explained = book.run("explain_onset", {"run_id": RUN})
+    assert (explained.step, explained.num_changes) == (41, 4)
+    kinds = {ref.partition(":")[0] for fact in explained.facts for ref in fact.evidence}
+    assert {"anomaly", "event"} <= kinds
+    (tried,) = book.run("past_failures", {"text": "router learning rate and max_vio"}).facts
+    assert tried.evidence[0].startswith("negative:")
+    opened = book.run("look_into_run", {"run_id": RUN})
+    assert opened.investigation_id == CASE
+    assert opened.facts[0].evidence[0] == f"investigation:{CASE}"
+
+
+def test_inputs_are_typed_and_conditions_hold(book: SkillBook, still_store: Store) -> None:
+    with pytest.raises(UserInputError, match="run_id"):
+        book.run("find_onset", {"run": RUN})
+    with pytest.raises(UserInputError, match="no skill"):
+        book.run("fly", {})
+    with pytest.raises(ConditionFailed, match="the run is stored"):
+        book.run("find_onset", {"run_id": "run-99"})
+    with pytest.raises(ConditionFailed, match="an anomaly of the run is stored"):
+        book.run("look_into_run", {"run_id": OTHER})
+    assert still_store.ledger.list(actor="skill:look_into_run@1") == []
+
+
+def test_what_a_skill_gives_is_checked(still_store: Store, toolbox: Toolbox) -> None:
+    never = Condition(text="the moon is full", holds=lambda store, inputs, outputs: outputs is None)
+    broken = [replace(each, after=(never,)) if each.name == "find_onset" else each for each in LIBRARY]
+    with pytest.raises(ConditionFailed, match="the moon is full"):
+        SkillBook(still_store, toolbox, broken, actor="ada", clock=lambda: NOW).run("explain_onset", {"run_id": RUN})
+    wrong = [
+        replace(each, run=lambda use, inputs: Facts(facts=())) if each.level is Level.ATOMIC else each
+        for each in LIBRARY
+    ]
+    with pytest.raises(ConditionFailed, match="gave Facts"):
+        SkillBook(still_store, toolbox, wrong, actor="ada", clock=lambda: NOW).run("find_onset", {"run_id": RUN})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"find_onset": {"tools": ("approve",)}}, "no tool"),
+        ({"find_onset": {"tools": ("start_investigation",)}}, "only workflows may"),
+        ({"find_onset": {"tools": ("anomalies", "timeline")}}, "atomic"),
+        ({"explain_onset": {"tools": ("timeline",)}}, "composite"),
+        ({"explain_onset": {"parts": ("look_into_run",)}}, "no lower level"),
+        ({"explain_onset": {"parts": ("fly",)}}, "no skill"),
+    ],
+)
+def test_a_book_refuses_skills_that_break_their_level(
+    still_store: Store, toolbox: Toolbox, change: dict[str, dict[str, tuple[str, ...]]], said: str
+) -> None:
+    skills = [replace(each, **change.get(each.name, {})) for each in LIBRARY]
+    with pytest.raises(UserInputError, match=said):
+        SkillBook(still_store, toolbox, skills, actor="ada", clock=lambda: NOW)
+
+
+def test_a_skill_uses_only_what_it_declares(still_store: Store, toolbox: Toolbox) -> None:
+    skills = [replace(each, parts=("find_onset",)) if each.name == "explain_onset" else each for each in LIBRARY]
+    book = SkillBook(still_store, toolbox, skills, actor="ada", clock=lambda: NOW)
+    with pytest.raises(UserInputError, match="does not declare the part 'changes_before'"):
+        book.run("explain_onset", {"run_id": RUN})
+
+
+def test_use_is_counted_and_composites_are_tools(book: SkillBook, still_store: Store) -> None:
+    tools = {each.name: each for each in book.tools()}
+    assert {name: each.acts for name, each in tools.items()} == {"explain_onset": False, "look_into_run": True}
+    found = Toolbox(still_store, tuple(tools.values())).call("explain_onset", {"run_id": RUN})
+    assert found.rows[0].text.startswith("anomaly of run run-7")
+    assert [book.uses(name) for name in ("explain_onset", "find_onset", "look_into_run")] == [1, 1, 0]
+
+
+def actions() -> list[tuple[str, dict[str, str]]]:
+    """What an agent did: again and again the same two tools, with other words between."""
+    done: list[tuple[str, dict[str, str]]] = []
+    for run_id, text in ((RUN, "router learning rate"), (OTHER, "dropout"), (RUN, "max_vio")):
+        done += [("anomalies", {"run_id": run_id}), ("negative_results", {"text": text}), ("runs", {})]
+        done += [("case_file", {"investigation_id": CASE})] if text == "dropout" else []
+    return done
+
+
+def test_a_repeated_pattern_becomes_a_skill_once_it_was_tried(still_store: Store, toolbox: Toolbox) -> None:
+    """Shows RM2-7.13: proposed from a pattern, tried before it counts, versioned, counted, retired."""
+    draft = draft_of(actions(), "look_again")
+    assert draft is not None
+    assert [step.tool for step in draft.steps] == ["anomalies", "negative_results", "runs"]
+    assert draft.inputs == ("run_id", "text")
+    for trial in ({"run_id": OTHER, "text": "router"}, {"run_id": RUN, "text": "the weather in Paris"}):
+        with pytest.raises(ConditionFailed, match="found nothing"):
+            learn(still_store, toolbox, draft, trial, evidence=BASIS, author="agent", at=NOW)
+    assert learned(still_store, toolbox) == ()
+    good = {"run_id": RUN, "text": "router learning rate"}
+    first = learn(still_store, toolbox, draft, good, evidence=BASIS, author="agent", at=NOW)
+    book = SkillBook(still_store, toolbox, (*LIBRARY, *learned(still_store, toolbox)), actor="ada", clock=lambda: NOW)
+    assert {fact.evidence[0].partition(":")[0] for fact in book.run("look_again", good).facts} >= {"anomaly", "run"}
+    assert book.uses("look_again") == 1
+    second = learn(still_store, toolbox, replace(draft, about="better"), good, evidence=BASIS, author="agent", at=NOW)
+    assert second.supersedes == first.id
+    assert {each.version for each in learned(still_store, toolbox)} == {second.id}
+    still_store.memory.retire("skill/look_again", "nobody uses it", author="ada", at=NOW)
+    assert learned(still_store, toolbox) == ()
+
+
+def test_what_acts_or_was_not_repeated_is_not_learned(still_store: Store, toolbox: Toolbox) -> None:
+    assert draft_of(actions()[:6], "x") is None
+    acting = [("runs", {}), ("start_investigation", {"run_id": RUN})] * 3
+    draft = draft_of(acting, "x")
+    assert draft is not None
+    with pytest.raises(UserInputError, match="acts"):
+        learn(still_store, toolbox, draft, {}, evidence=BASIS, author="agent", at=NOW)
+
+
+def test_agents_remember_with_a_source(still_store: Store, toolbox: Toolbox) -> None:
+    entry = {"key": "eval/seeds", "text": "five seeds", "kind": "convention", "evidence": [f"run:{RUN}"]}
+    toolbox.call("remember", entry)
+    toolbox.call("remember", {**entry, "text": "ten seeds"})
+    found = toolbox.call("remembered", {"text": "seeds"})
+    (only,) = found.rows
+    assert "ten seeds (by chat:ada, resting on run:run-7)" in only.text
+    assert [ref.kind for ref in only.evidence] == ["memory"], "it lends its words to nothing else"
+    assert len(still_store.memory.line("eval/seeds")) == 2
+    with pytest.raises(UserInputError):
+        toolbox.call("remember", {**entry, "evidence": ["everybody knows"]})
+    with pytest.raises(NotFound):
+        still_store.memory.retire("eval", "x", author="ada", at=NOW)

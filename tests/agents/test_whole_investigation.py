@@ -1,0 +1,145 @@
+"""A whole investigation by chat with a model, killed twice, approved by somebody else, carried out once.
+
+Everything is real: the demo's training and repository, the processes, the kills. Only the model's words are scripted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_server import Call, Json, ScriptedServer, Turn
+
+from agents.chat import Threads
+from context_store import Store
+from contracts.enums import EffectKind, EffectState, InvestigationState, ProposalState, Role, Verdict
+from contracts.errors import RoleRequired
+from control_plane.demo.faults import find_fault
+from control_plane.demo.history import lay_out
+from control_plane.demo.pair import MAIN, train_pair
+from control_plane.projects import register_project
+from control_plane.settings import Settings
+from control_plane.wiring import Lathe
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 400.0
+LOOK_INTO, WAITS = "please look into what is wrong with main", "what waits for somebody to decide?"
+
+
+class Colleague:
+    """The model's script. Slow once, in the middle of its first answer; of a case it only has feelings."""
+
+    def __init__(self) -> None:
+        self.slow = True
+
+    def __call__(self, body: Json) -> Turn:
+        messages = body["messages"]
+        if messages[0]["content"].startswith("You work on one case"):
+            return Turn(text="I have a feeling that it is the data.")
+        asked = max(i for i, message in enumerate(messages) if message["role"] == "user")
+        question, results = messages[asked]["content"], [m["content"] for m in messages[asked:] if m["role"] == "tool"]
+        if LOOK_INTO in question:
+            return self._look_into(results)
+        if not results:
+            return Turn(calls=(Call(name="proposals", arguments='{"state": "open"}'),))
+        found = re.search(r"proposal (pr-\w+) is open", results[-1])
+        assert found is not None, results[-1]
+        return Turn(text=f"The proposal {found[1]} is open [proposal:{found[1]}].")
+
+    def _look_into(self, results: list[str]) -> Turn:
+        if not results:
+            arguments = json.dumps({"run_id": MAIN})
+            return Turn(thinking="first a case", calls=(Call(name="start_investigation", arguments=arguments),))
+        found = re.search(r"\[investigation:([\w-]+)\]", results[-1])
+        assert found is not None, results[-1]
+        text = f"A case of the run main is open [investigation:{found[1]}]."
+        return Turn(text=text, delay_s=120.0 if self.slow else 0.0)
+
+
+def command(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    whole = [sys.executable, "-m", "control_plane.cli.main", *arguments]
+    return subprocess.Popen(whole, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err[-3000:]
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def kill_when(process: subprocess.Popen[str], moment: Any) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not moment():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def environment(settings: Settings, server: ScriptedServer) -> dict[str, str]:
+    known = {key: value for key, value in os.environ.items() if not key.startswith("LATHE_") and "API_KEY" not in key}
+    model = {"LATHE_MODEL": "openai/scripted", "LATHE_API_BASE": f"{server.url}/v1", "LATHE_ACTOR": "ada"}
+    return {**known, **settings.as_environment(), **model}
+
+
+@pytest.fixture
+def lathe(short_folder: Path, database_url: str) -> Any:
+    settings = Settings(
+        home=short_folder / "home", database_url=database_url, backend="local", num_cpus=2, fresh_seeds=0
+    )
+    with Lathe.open(settings) as opened:
+        history = lay_out(settings.home / "project", find_fault("over_balance"), 1)
+        train_pair(opened, register_project(opened.store, history.project), history, 1, lambda: None)
+        yield opened
+
+
+def begun(store: Store) -> bool:
+    return any(each.state is not EffectState.REQUESTED for each in store.effects.list())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_whole_investigation_by_chat(lathe: Lathe) -> None:
+    store, script = lathe.store, Colleague()
+    with ScriptedServer(script) as server:
+        env = environment(lathe.settings, server)
+        kill_when(command(env, "chat", LOOK_INTO, "--json"), lambda: len(server.requests) == 2)
+        (case,) = store.knowledge.investigations(run_id=MAIN)
+        script.slow = False
+        answer = finish(command(env, "chat", LOOK_INTO, "--json"))
+        assert (answer["brain"], answer["citations"]) == ("openai/scripted", [f"investigation:{case.id}"])
+        assert server.requests[-1]["messages"][2]["reasoning_content"] == "first a case"
+        assert [each.id for each in store.knowledge.investigations(run_id=MAIN)] == [case.id]
+
+        kill_when(command(env, "diagnose", MAIN, "--json"), lambda: begun(store))
+        finish(command(env, "diagnose", MAIN, "--json"))
+        waiting = store.knowledge.investigation(case.id)
+        assert (waiting.verdict, waiting.state) == (Verdict.PROVEN, InvestigationState.WAITING_FOR_APPROVAL)
+        (fix,) = store.proposals.list(state=ProposalState.OPEN)
+        answer = finish(command(env, "chat", WAITS, "--json"))
+        assert answer["citations"] == [f"proposal:{fix.id}"]
+        assert "By rules" in store.knowledge.report(case.id), "the critic's feelings were removed"
+
+        with pytest.raises(RoleRequired):
+            store.proposals.approve(fix.id, "ada", Role.RESEARCHER, "my own", time.time())
+        store.proposals.approve(fix.id, "bob", Role.REVIEWER, "looks right", time.time())
+        num_segments = len(store.runs.segments(MAIN))
+        for _ in range(2):  # once more changes nothing
+            finish(command(env, "diagnose", MAIN, "--json"))
+    (applied,) = [each for each in store.effects.list() if each.kind is EffectKind.RESUME_WITH_PATCH]
+    assert (applied.state, applied.proposal_id) == (EffectState.DONE, fix.id)
+    assert len(store.runs.segments(MAIN)) == num_segments + 1
+    assert store.knowledge.investigation(case.id).state is InvestigationState.CLOSED
+    assert [each.question for each in Threads(store).exchanges("everything:main")] == [LOOK_INTO, WAITS]
+    keys = [each.key for each in store.effects.list()]
+    assert len(keys) == len(set(keys))
