@@ -1,29 +1,99 @@
-"""Builds the chat of an open Lathe: without a model the rules answer, with `LATHE_MODEL` that model does."""
+"""Builds the chat: without a model the rules answer, with `LATHE_MODEL` that model does."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from agents.chat import Chat, ChatContext, FileThreads, ModelChat, Retrieval
-from agents.llm import Door, ModelConfig, Outside, StoreBudget
+from agents.chat import Chat, ChatContext, Instructions, ModelChat, Retrieval, Threads
+from agents.llm import Door, DoorConfig, Model, ModelConfig, Outside, StoreBudget
+from agents.llm.protocol import OnDelta, ignore
+from agents.skills import with_skills
 from agents.tools import READING, Desk, Toolbox
 from context_store import Store
 from context_store.records import Amount
-from control_plane.wiring import Lathe
 
-BUDGET = Amount(tokens=1_000_000, usd=5.0, wall_s=3600.0)  # of one thread, for good
+if TYPE_CHECKING:
+    from control_plane.settings import Settings
+    from control_plane.wiring import Lathe
+
+_WALL_S = 3600.0
 
 
-def open_chat(lathe: Lathe, context: ChatContext, clock: Callable[[], float] = time.time) -> Chat:
-    """A chat in the name of the settings' actor. Threads lie in LATHE_HOME."""
-    settings, store = lathe.settings, lathe.store
-    actor = f"chat:{settings.actor}"
-    desk = Desk(open_case=lambda run_id: _open_case(store, run_id, clock()), actor=actor, clock=clock)
-    toolbox = Toolbox(store, (*READING, *desk.tools()))
-    threads = FileThreads(settings.home / "threads")
-    return Chat(Retrieval(store, toolbox), threads, settings.actor, clock, _model(lathe, toolbox, context))
+@dataclass(frozen=True, kw_only=True)
+class Mind:
+    """What answers: `models` in the order in which they are asked, none for the rules alone.
+
+    `checkpointer` makes the saver in which a model's side of a thread is kept. `budget`: of one thread, for good.
+    `where`: the address the models are asked at, "" for their provider's own. `embedder`: the model that makes
+    vectors of what is stored for search; "" where that is done here.
+    """
+
+    models: tuple[Model, ...] = ()
+    checkpointer: Callable[[], Any] | None = None
+    budget: Amount = field(default_factory=Amount)
+    where: str = ""
+    embedder: str = ""
+    door_config: DoorConfig = field(default_factory=DoorConfig)
+
+    def door(self, store: Store, budget_id: str) -> Door | None:
+        """A door whose calls are reserved in the store's budget `budget_id`, opened here; None without a model."""
+        if not self.models:
+            return None
+        store.budgets.open(budget_id, self.budget)
+        outside = Outside(clock=time.monotonic, sleep=time.sleep, new_id=lambda: uuid.uuid4().hex)
+        return Door(self.models, StoreBudget(store, budget_id), outside, self.door_config)
+
+
+RULES_ALONE = Mind()
+
+
+def models_of(settings: Settings) -> tuple[Model, ...]:
+    """The model of the settings; none without one."""
+    if not settings.model:
+        return ()
+    return (ModelConfig(name=settings.model, api_base=settings.api_base).build(),)
+
+
+def mind_of(lathe: Lathe) -> Mind:
+    """The mind of an open Lathe."""
+    settings = lathe.settings
+    budget = Amount(tokens=settings.chat_tokens, usd=settings.chat_usd, wall_s=_WALL_S)
+    return Mind(
+        models=models_of(settings),
+        checkpointer=lathe.checkpointer,
+        budget=budget,
+        where=settings.api_base,
+        embedder="" if settings.embedder == "hashed" else settings.embedder,
+    )
+
+
+def open_chat(
+    store: Store,
+    mind: Mind,
+    context: ChatContext,
+    actor: str,
+    clock: Callable[[], float] = time.time,
+    on_delta: OnDelta = ignore,
+) -> Chat:
+    """A chat of somebody who may ask for investigations, hand in proposals and instruct loops."""
+    desk = Desk(open_case=lambda run_id: open_case_of(store, run_id, clock()), actor=f"chat:{actor}", clock=clock)
+    tools = with_skills(store, (*READING, *desk.tools()), actor=desk.actor, clock=clock)
+    toolbox = Toolbox(store, tools)
+    door = mind.door(store, f"chat:{context.thread_id}")
+    model = None
+    if door is not None and mind.checkpointer is not None:
+        model = ModelChat(door, toolbox, mind.checkpointer(), on_delta=on_delta)
+    return Chat(Retrieval(store, toolbox), Threads(store), actor, clock, model, Instructions(store, actor, clock))
+
+
+def forget(mind: Mind, thread_id: str) -> None:
+    """Let a model's side of a thread that is deleted go too."""
+    if mind.checkpointer is not None:
+        mind.checkpointer().delete_thread(f"chat:{thread_id}")
 
 
 def thread_of(context: ChatContext) -> str:
@@ -31,18 +101,8 @@ def thread_of(context: ChatContext) -> str:
     return f"{context.investigation_id or context.run_id or 'everything'}:main"
 
 
-def _model(lathe: Lathe, toolbox: Toolbox, context: ChatContext) -> ModelChat | None:
-    if not lathe.settings.model:
-        return None
-    budget_id = f"chat:{context.thread_id}"
-    lathe.store.budgets.open(budget_id, BUDGET)
-    model = ModelConfig(name=lathe.settings.model, api_base=lathe.settings.api_base).build()
-    outside = Outside(clock=time.monotonic, sleep=time.sleep, new_id=lambda: uuid.uuid4().hex)
-    door = Door([model], StoreBudget(lathe.store, budget_id), outside)
-    return ModelChat(door, toolbox, lathe.checkpointer())
-
-
-def _open_case(store: Store, run_id: str, at: float) -> str | None:
+def open_case_of(store: Store, run_id: str, at: float) -> str | None:
+    """Look at a run and open a case for what is wrong; its id, None when nothing is. Raises NotFound."""
     from loops.debug import detect, open_case
 
     return open_case(store, run_id, detect(store, run_id), at)

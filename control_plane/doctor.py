@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -29,9 +29,11 @@ class Check:
     remedy: str = ""
 
 
-def examine(settings: Settings) -> Iterator[Check]:
-    """All checks, one after the other; none of them raises."""
+def examine(settings: Settings, names: Collection[str] | None = None) -> Iterator[Check]:
+    """All checks (or those named), one after the other; none of them raises."""
     for name, check in _CHECKS.items():
+        if names is not None and name not in names:
+            continue
         try:
             yield from check(settings)
         except LatheError as error:
@@ -184,3 +186,4 @@ _CHECKS: dict[str, Callable[[Settings], Iterator[Check]]] = {
     "optional": _optional,
     "services": _services,
 }
+WITHOUT_STARTING = frozenset({"home", "git", "trainer", "model", "optional", "services"})

@@ -37,4 +37,20 @@ def to_json(value: Any) -> Any:
 
 def dumps(value: Any) -> str:
     """One line of strict JSON."""
-    return json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+    try:
+        return json.dumps(value, default=_default, allow_nan=False, ensure_ascii=False)
+    except (ValueError, TypeError):  # a NaN, or a key that is no text: rare, and slower
+        return json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+
+
+def _default(value: Any) -> Any:
+    """What the encoder itself does not know, one level deep; as `to_json`."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, EvidenceRef):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return to_json(value)

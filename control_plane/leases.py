@@ -59,6 +59,11 @@ class Leases:
             self._announced.add(name)
             self._ask("SELECT pg_advisory_lock_shared(%s) IS NULL", name)
 
+    def renew(self) -> None:
+        """Announce again what was announced, should the database have been started anew. Raises DatabaseUnavailable."""
+        with self._lock:
+            self._ask("SELECT %s IS NOT NULL", WORKER)
+
     def is_held(self, name: str) -> bool:
         """True when anybody, this object included, holds or announces the name."""
         with self._lock:

@@ -23,6 +23,8 @@ _EDITABLE = {
     EffectKind.RESUME_WITH_PATCH: {"overrides", "max_step", "code"},
     EffectKind.START_RUN: {"overrides", "max_step", "code"},
     EffectKind.PATCH_CODE: {"code"},
+    EffectKind.PATCH_CONFIG: {"code"},
+    EffectKind.PATCH_DATA: {"code"},
 }
 
 
@@ -62,7 +64,7 @@ def _edited(store: Store, proposal: Proposal, changes: Changes) -> NewProposal:
     fields = {field.name: getattr(proposal, field.name) for field in dataclasses.fields(NewProposal)}
     if changes.code is not None:
         git = Git(Path(store.projects.get(payload["project_id"]).path))
-        code = _named_in_full(git, changes.code)
+        code = changes.code.named_in_full(git)
         before = require_commit(git, str(payload["code"]["base"]))
         _, _, fields["diff"] = patch(git, code.version)
         payload["code"] = code.model_dump(mode="json")
@@ -74,12 +76,6 @@ def _edited(store: Store, proposal: Proposal, changes: Changes) -> NewProposal:
 
 
 _EDITED = " (edited)"
-
-
-def _named_in_full(git: Git, code: CodePayload) -> CodePayload:
-    """Full hashes, so that a short name cannot come to mean another commit."""
-    lists = {name: tuple(require_commit(git, each) for each in getattr(code, name)) for name in ("revert", "pick")}
-    return CodePayload(base=require_commit(git, code.base), **lists)
 
 
 def _branch(proposal: Proposal, payload: dict[str, Any]) -> str:

@@ -25,9 +25,18 @@ class Settings(BaseSettings):
     ray_address: str = Field(default="", validation_alias="RAY_ADDRESS")  # "" starts Ray on this machine
     num_cpus: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)  # launches at the same time
     api_port: int = Field(default=0, ge=0, le=65535)  # 0 takes a free port
+    api_listen: str = "127.0.0.1"  # another address only inside a container, or behind a proxy that speaks TLS
+    api_hosts: str = ""  # names besides loopback by which the API may be called, separated by commas
+    api_requests_per_s: float = Field(default=500.0, gt=0)  # of one token in the long run
+    api_bytes_per_s: float = Field(default=32.0 * 2**20, gt=0)  # of request bodies
     ui_port: int = Field(default=0, ge=0, le=65535)
     model: str = ""  # litellm model name; "" works without any model
     api_base: str = ""  # OpenAI-compatible server
+    chat_tokens: int = Field(default=1_000_000, ge=0)  # of one thread, or of the agents of one case, for good
+    chat_usd: float = Field(default=5.0, ge=0)
+    mcp_token: str = ""  # for whom `lathe mcp` speaks over standard input; "" is a viewer
+    embedder: str = ""  # hashed, or a litellm embedding model; "" is all-MiniLM-L6-v2 where installed, else hashed
+    mlflow_uri: str = ""  # tracking server or database to which runs are copied; "" copies nothing
     log_level: str = "warning"
     log_json: bool = False
     fresh_seeds: int = Field(default=5, ge=0, le=20)  # pairs from random weights after a proof; 0 is off
@@ -54,6 +63,10 @@ class Settings(BaseSettings):
         }
 
     @property
+    def api_host_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.api_hosts.split(",") if name.strip())
+
+    @property
     def runs_folder(self) -> Path:
         return self.home / "runs"
 
@@ -65,6 +78,10 @@ class Settings(BaseSettings):
     @property
     def worktrees_folder(self) -> Path:
         return self.home / "worktrees"
+
+    @property
+    def workers_folder(self) -> Path:
+        return self.home / "workers"
 
     @property
     def services_folder(self) -> Path:

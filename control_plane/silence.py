@@ -32,23 +32,26 @@ class SilenceWatch:
         self._looked_at = float("-inf")
 
     def look(self, now: float) -> list[str]:
-        """Run ids that were found silent at this look. `now`: unix seconds."""
+        """One sentence for each run that was found silent at this look. `now`: unix seconds."""
         if now - self._looked_at < _EVERY_S:
             return []
         self._looked_at = now
         running = [run for run in self._store.runs.list(limit=_NEWEST) if _is_watched(run)]
         self._seen = {run.id: self._seen[run.id] for run in running if run.id in self._seen}
-        return [run.id for run in running if self._is_silent(run, now)]
+        return [f"{run.id}: {said}" for run in running if (said := self._silence_of(run, now))]
 
-    def _is_silent(self, run: Run, now: float) -> bool:
+    def _silence_of(self, run: Run, now: float) -> str:
         seen = self._seen.get(run.id)
         if seen is None or seen.last_step != run.last_step:
             self._seen[run.id] = _Seen(run.last_step, now)
-            return False
-        if seen.said or note_silence(self._store, run.id, Pause(quiet_s=now - seen.at, alive=_alive(run))) is None:
-            return False
+            return ""
+        if seen.said:
+            return ""
+        found = note_silence(self._store, run.id, Pause(quiet_s=now - seen.at, alive=_alive(run)))
+        if found is None:
+            return ""
         self._seen[run.id] = _Seen(run.last_step, seen.at, said=True)
-        return True
+        return found.statement
 
 
 def _is_watched(run: Run) -> bool:

@@ -17,9 +17,10 @@ from context_store import Store
 from context_store.records import Checkpoint, NewRun, Project, Run
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import RunRole
-from contracts.errors import UserInputError
+from contracts.errors import RepositoryError, UserInputError
 from contracts.events import Scalar
 from control_plane.backends.segment import finished_event, is_running
+from control_plane.git import Git, require_commit
 from control_plane.run_folders import claim_segment, read_launch, segment_numbers
 from control_plane.shipper import Shipper
 from control_plane.worktrees import CodeVersion, Worktrees
@@ -85,7 +86,8 @@ class Trainings:
         """Go on with a run: in its last segment if that crashed and nothing changed, else in a new one.
 
         A new segment starts from the newest checkpoint. `commit` None keeps the code, `overrides` are added to those
-        of the last segment. UserInputError when the run is being trained, is complete, or has no segment.
+        of the last segment. The history up to `commit` is read first, so that a later search for a cause knows it.
+        UserInputError when the run is being trained, is complete, or has no segment.
         """
         run = self._store.runs.get(run_id)
         numbers = segment_numbers(Path(run.folder))
@@ -119,6 +121,8 @@ class Trainings:
         self, run: Run, last: Launch, commit: str | None, overrides: Mapping[str, Scalar], max_step: int | None
     ) -> Launch:
         project = self._store.projects.get(run.project_id)
+        if commit is not None:
+            self._read_history(project, commit)
         version = CodeVersion(base=commit or last.code_version)
         tree = self._worktrees.materialise(Path(project.path), version)
         return replace(
@@ -128,6 +132,19 @@ class Trainings:
             overrides={**last.overrides, **overrides},
             max_step=max_step if max_step is not None else last.max_step,
         )
+
+    def _read_history(self, project: Project, commit: str) -> None:
+        """Up to the commit. Raises RepositoryError when it lies on no branch, where nobody would find it again."""
+        git = Git(Path(project.path))
+        wanted = require_commit(git, commit)
+        self._store.code.ingest(project.id, Path(project.path))
+        try:
+            self._store.code.commit(project.id, wanted)
+        except RepositoryError as error:
+            raise RepositoryError(
+                f"commit {wanted[:12]} of {project.path} is on no branch, so its history is not known",
+                remedy=f"keep it on one: git branch NAME {wanted[:12]}",
+            ) from error
 
 
 def new_run_id(name: str, now: float) -> str:

@@ -24,6 +24,7 @@ from control_plane.worktrees import Worktrees
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
+    from context_store.embedding import Embedder
     from control_plane.executor import Executor
     from loops.runner import Runner
 
@@ -49,7 +50,7 @@ class Lathe:
             prepare_home(settings.home)
             url = settings.database_url or resources.enter_context(embedded_database(settings.postgres_folder))
             migrate(url)
-            store = resources.enter_context(open_store(url))
+            store = resources.enter_context(open_store(url, embedder=build_embedder(settings)))
             return cls(settings, store, resources.pop_all())
 
     def close(self) -> None:
@@ -108,11 +109,15 @@ class Lathe:
 
     def runner(self, wait: Callable[[], None]) -> Runner:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
+        from agents.roles import Colleague
+        from control_plane.chat import mind_of
         from loops.debug.loop import DebugLoop, DebugOptions
         from loops.runner import Runner
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
-        loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds)))
+        mind = mind_of(self)
+        colleague = Colleague(self.store, lambda case_id: mind.door(self.store, f"agents:{case_id}"))
+        loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
         return Runner(store=self.store, checkpointer=self.checkpointer(), loops={loop.name: loop}, wait=wait)
 
     def checkpointer(self) -> Any:
@@ -138,6 +143,17 @@ class Lathe:
             connection.execute("CREATE SCHEMA IF NOT EXISTS langgraph")
             PostgresSaver(connection).setup()
         return pool
+
+
+def build_embedder(settings: Settings) -> Embedder:
+    """Nothing is loaded before the first text."""
+    from context_store.embedding import HashedEmbedder, default_embedder
+
+    if settings.embedder in ("", "hashed"):
+        return HashedEmbedder() if settings.embedder else default_embedder()
+    from agents.llm.embeddings import LiteLLMEmbedder
+
+    return LiteLLMEmbedder(settings.embedder, settings.api_base)
 
 
 def prepare_home(home: Path) -> None:

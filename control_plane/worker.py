@@ -1,4 +1,4 @@
-"""The worker: ships run folders, carries out effects, and drives open cases. One object, driven by `step`.
+"""The worker: ships run folders, carries out effects, drives open cases and keeps schedules. Driven by `step`.
 
 Each case runs in a thread of its own, because a loop waits for its re-runs; the thread that calls `step` carries the
 effects out. Several workers may share one database: an effect has a lease, a case has a lock.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
+import psycopg
 import structlog
 
 from context_store import Store
@@ -19,6 +20,10 @@ from contracts.enums import InvestigationState, ProposalState
 from contracts.errors import DatabaseUnavailable
 from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER
+from control_plane.presence import Presence
+from control_plane.proposing import request_approved
+from control_plane.silence import SilenceWatch
+from control_plane.timekeeper import Timekeeper
 from control_plane.wiring import Lathe
 from loops.runner import CaseStatus
 
@@ -26,7 +31,7 @@ _log = structlog.get_logger(__name__)
 _IDLE_S = 0.2
 _CASES_S = 1.0
 _SHIP_S = 2.0
-_DATABASE_RETRY_S = 2.0
+_DATABASE_RETRY_S = 0.5
 _MAX_CASE_FAILURES = 3
 LOOP = "debug"
 
@@ -40,20 +45,28 @@ class Worker:
 
     def __init__(self, lathe: Lathe, *, name: str, clock: Callable[[], float] = time.time) -> None:
         self._lathe = lathe
+        self._name = name
         self._clock = clock
         self._executor = lathe.executor(name, clock=clock)
         self._cases = CaseThreads(lathe, clock)
+        self._timekeeper = Timekeeper(lathe, clock)
+        self._silence = SilenceWatch(lathe.store)
+        self._presence = Presence(lathe.settings.workers_folder)
+        self._shown = ExitStack()
         self._looked_at = 0.0
         self._shipped_at = 0.0
 
     def __enter__(self) -> Worker:
+        self._shown.enter_context(self._presence.shown(self._name))
         self._lathe.leases.announce(WORKER)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._cases.stop()
+        self._timekeeper.stop()
         with suppress(DatabaseUnavailable):  # then the leases run out by themselves
             self._executor.release()
+        self._shown.close()
 
     def step(self) -> bool:
         """Do what can be done now, without waiting; True when anything changed."""
@@ -63,9 +76,21 @@ class Worker:
             self._lathe.store.series.seal_waiting()
             self._shipped_at = now
         if now - self._looked_at >= _CASES_S:
+            self._lathe.leases.renew()
+            self._take_over(now)
+            request_approved(self._lathe.store, now)
             self._cases.look()
+            self._timekeeper.look()
+            for sentence in self._silence.look(now):
+                self._lathe.store.activity.publish("finding", sentence)
             self._looked_at = now
         return self._executor.step()
+
+    def _take_over(self, now: float) -> None:
+        """What workers had in hand that were killed goes on now, instead of when their leases end."""
+        if gone := self._presence.gone():
+            self._lathe.store.effects.abandon(gone, now)
+            self._presence.forget(gone)
 
     def run_forever(self, stop: threading.Event) -> None:
         """Until `stop` is set. A database that goes away is waited for."""
@@ -169,7 +194,7 @@ class CaseThreads:
 
     def _note(self, case_id: str, error: Exception) -> None:
         _log.error("case failed", case=case_id, exc_info=error)
-        if isinstance(error, DatabaseUnavailable):  # says nothing about the case
+        if is_outage(error):  # says nothing about the case
             return
         self._failures[case_id] = self._failures.get(case_id, 0) + 1
         if self._failures[case_id] < _MAX_CASE_FAILURES:
@@ -178,3 +203,14 @@ class CaseThreads:
             give_up(self._lathe.store, case_id, error, self._clock())
             self._given_up[case_id] = error
             del self._failures[case_id]
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Was the database away? LangGraph's saver says so in words of its own, and may hide it behind a later error."""
+    while error is not None:
+        if isinstance(error, DatabaseUnavailable):
+            return True
+        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(("08", "57P")):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

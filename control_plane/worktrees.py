@@ -1,4 +1,4 @@
-"""Code versions on disk: (repository, base, reverts, picks) -> a detached `git worktree` and its exact diff.
+"""Code versions on disk: (repository, base, reverts, picks, diff) -> a detached `git worktree` and its exact diff.
 
 The patched tree is computed by git's own three-way merge on objects alone (`git merge-tree`, as revert and
 cherry-pick do it), so neither the person's branch nor working tree nor index is touched, and nothing is pushed.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,15 +22,20 @@ from control_plane.disk import explained
 from control_plane.git import Git, require_commit, require_repository
 
 BRANCH_PREFIX = "lathe/"
+_LEADS_ELSEWHERE = frozenset({"120000", "160000"})  # modes of symbolic links and submodules
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeVersion:
-    """Commit `base` without the commits `revert` and with the commits `pick`."""
+    """Commit `base` without the commits `revert`, with the commits `pick`, and then changed by `diff`.
+
+    `diff`: as git writes it, with paths from the root of the repository; "" changes nothing.
+    """
 
     base: str
     revert: tuple[str, ...] = ()
     pick: tuple[str, ...] = ()
+    diff: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,27 +120,69 @@ def patch(git: Git, code: CodeVersion) -> tuple[str, str, str]:
     """
     base = require_commit(git, code.base)
     commit = _patched(git, base, code)
+    return base, commit, exact_diff(git, base, commit)
+
+
+def exact_diff(git: Git, before: str, after: str) -> str:
+    """Unified, the same whatever the person's settings of git are; "" when the two do not differ."""
     options = ("-p", "-U3", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames")
-    diff = git("diff-tree", *options, base, commit)
-    return base, commit, diff + "\n" if diff else ""
+    diff = git("diff-tree", *options, before, after)
+    return diff + "\n" if diff else ""
 
 
 def _patched(git: Git, base: str, code: CodeVersion) -> str:
-    """Commit with `code`'s reverts (newest first) and picks (oldest first) on `base`; `base` when there are none."""
-    if not (code.revert or code.pick):
+    """Commit with `code`'s reverts (newest first), picks (oldest first) and diff; `base` when there are none."""
+    if not (code.revert or code.pick or code.diff):
         return base
     start = tree = git("rev-parse", base + "^{tree}")
     for commit in _topological(git, code.revert):
         tree = _merge(git, ancestor=commit, ours=tree, theirs=_parent(git, commit), what=f"revert of {commit[:12]}")
     for commit in reversed(_topological(git, code.pick)):
         tree = _merge(git, ancestor=_parent(git, commit), ours=tree, theirs=commit, what=f"pick of {commit[:12]}")
+    if code.diff:
+        tree = _applied(git, tree, code.diff)
     if tree == start:
         raise RepositoryError(
             f"the patch changes nothing on {base[:12]}", remedy="the commits are already reverted or contained there"
         )
     lines = [f"Revert {commit}" for commit in code.revert] + [f"Pick {commit}" for commit in code.pick]
+    lines += [f"Apply {hashlib.sha256(code.diff.encode()).hexdigest()}"] if code.diff else []
     subject = f"{lines[0][:19]} on {base[:12]}" if len(lines) == 1 else f"{len(lines)} patches on {base[:12]}"
     return git("commit-tree", tree, "-p", base, "-m", subject, "-m", "\n".join(lines), env=_authorship(git, base))
+
+
+def _applied(git: Git, tree: str, diff: str) -> str:
+    """The tree with `diff` applied, in an index of its own. RepositoryError when it does not apply exactly.
+
+    Git itself refuses paths out of the repository, into `.git` and through symbolic links; new links and submodules
+    are refused here, because what they lead to is not in the diff that a person sees.
+    """
+    root = Git(Path(git("rev-parse", "--show-toplevel")))
+    with tempfile.TemporaryDirectory(prefix="lathe-diff") as folder:
+        index, file = {"GIT_INDEX_FILE": str(Path(folder) / "index")}, Path(folder) / "change.diff"
+        file.write_bytes(diff.encode(errors="surrogateescape"))
+        root("read-tree", tree, env=index)
+        done = root.attempt("apply", "--cached", "--whitespace=nowarn", str(file), env=index)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or ["no message"]
+            raise RepositoryError(
+                f"the diff does not apply: {said[0].removeprefix('error: ')}", remedy="make it again on that commit"
+            )
+        after = root("write-tree", env=index)
+    for line in root("diff-tree", "-r", "--no-renames", tree, after).splitlines():
+        if line.split(" ")[1] in _LEADS_ELSEWHERE:
+            raise RepositoryError(
+                f"the diff makes a link or submodule of {line.partition(chr(9))[2]}", remedy="change plain files only"
+            )
+    return after
+
+
+def changed_files(project: Path, tree: Tree) -> tuple[str, ...]:
+    """Paths that differ between the tree's base and the tree, relative to the project; `../` leads out of it."""
+    git = Git(project)
+    prefix = git("rev-parse", "--show-prefix")
+    found = git("diff-tree", "-r", "-z", "--name-only", "--no-renames", tree.base, tree.tree).split("\0")
+    return tuple(name.removeprefix(prefix) if name.startswith(prefix) else f"../{name}" for name in found if name)
 
 
 def _topological(git: Git, commits: Sequence[str]) -> list[str]:

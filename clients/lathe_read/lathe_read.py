@@ -59,7 +59,7 @@ class Lathe:
 
     def runs(self, role: str | None = None, limit: int | None = None) -> pd.DataFrame:
         """One row a run, newest first. `role`: training or diagnostic."""
-        return pd.DataFrame(list(self._runs(role, limit)), columns=_RUN).set_index("id")
+        return pd.DataFrame(list(self._all("/runs", "runs", limit, role=role)), columns=_RUN).set_index("id")
 
     def table(
         self,
@@ -69,8 +69,7 @@ class Lathe:
         limit: int = 50,
     ) -> pd.DataFrame:
         """Runs with their latest values and declared configuration; None: of all names."""
-        query = {"project": project, "metric": metrics, "key": keys, "limit": limit}
-        rows = self._json("/run-table", **query)["rows"]
+        rows = self._all("/run-table", "rows", limit, project=project, metric=metrics, key=keys)
         return pd.DataFrame([{**row["run"], **row["config"], **_floats(row["latest"])} for row in rows])
 
     def run(self, run: str) -> dict[str, Any]:
@@ -144,7 +143,7 @@ class Lathe:
     def timeline(self, run: str) -> pd.DataFrame:
         """What changed or happened, by segment and step."""
         columns = ["segment", "step", "kind", "title", "detail", "at"]
-        return pd.DataFrame(self._json(f"/runs/{_part(run)}/timeline")["events"], columns=columns)
+        return pd.DataFrame(list(self._all(f"/runs/{_part(run)}/timeline", "events")), columns=columns)
 
     def config(self, run: str, segment: int | None = None, step: int | None = None) -> pd.DataFrame:
         """Declared and effective values by dotted key; `segment` None is the newest, `step` None its end."""
@@ -168,7 +167,7 @@ class Lathe:
 
     def investigations(self) -> pd.DataFrame:
         """One row a case, with verdict and scope."""
-        return pd.DataFrame(self._json("/investigations")["investigations"])
+        return pd.DataFrame(list(self._all("/investigations", "investigations")))
 
     def investigation(self, case: str) -> dict[str, Any]:
         """A case with everything that belongs to it."""
@@ -178,15 +177,16 @@ class Lathe:
         """What was tried before and did not work."""
         return pd.DataFrame(self._json("/negatives", q=text)["negatives"])
 
-    def _runs(self, role: str | None, limit: int | None) -> Iterator[dict[str, Any]]:
-        left, last = limit, None
+    def _all(self, path: str, part: str, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
+        """A list that comes in pages, whole or its first `limit`."""
+        left, after = limit, None
         while left is None or left > 0:
             size = _PAGE if left is None else min(_PAGE, left)
-            page = self._json("/runs", role=role, limit=size, before=last)["runs"]
-            yield from page
-            if len(page) < size:
+            answer = self._json(path, **query, limit=size, after=after)
+            yield from answer[part]
+            left, after = None if left is None else left - len(answer[part]), answer["next"]
+            if after is None:
                 return
-            last, left = page[-1]["id"], None if left is None else left - len(page)
 
     def _json(self, path: str, **query: Any) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._get(path, query))

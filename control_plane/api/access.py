@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable
 from typing import Annotated
 
@@ -12,17 +14,19 @@ from context_store import Store
 from context_store.records import Principal
 from contracts.enums import Role
 from contracts.errors import RoleRequired
-from control_plane.api.problems import Unauthenticated
+from control_plane.api.limits import Limiter
+from control_plane.api.problems import TooManyRequests, Unauthenticated
 
-_bearer = HTTPBearer(auto_error=False)
+_bearer = HTTPBearer(auto_error=False, description="What `lathe up` printed, or `lathe tokens create` made.")
+_WRONG = "wrong tokens"
 
 
-def _store(request: Request) -> Store:
+async def _store(request: Request) -> Store:
     store: Store = request.app.state.store
     return store
 
 
-def _clock(request: Request) -> Callable[[], float]:
+async def _clock(request: Request) -> Callable[[], float]:
     clock: Callable[[], float] = request.app.state.clock
     return clock
 
@@ -31,9 +35,16 @@ StoreDep = Annotated[Store, Depends(_store)]
 ClockDep = Annotated[Callable[[], float], Depends(_clock)]
 
 
-def authenticate(store: StoreDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Principal:
-    """The token's owner. Raises Unauthenticated."""
+def authenticate(
+    request: Request, store: StoreDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Principal:
+    """The token's owner. Raises Unauthenticated, TooManyRequests."""
     principal = store.tokens.check(given.credentials) if given else None
+    key = hashlib.sha256(given.credentials.encode()).hexdigest() if given and principal else _WRONG
+    limiter: Limiter = request.app.state.limiter
+    wait_s = limiter.take(key, request.state.body_bytes, time.monotonic())
+    if wait_s > 0.0:
+        raise TooManyRequests(wait_s)
     if principal is None:
         raise Unauthenticated(
             "the request has no valid token" if given else "the request has no token",
@@ -45,18 +56,22 @@ def authenticate(store: StoreDep, given: Annotated[HTTPAuthorizationCredentials 
 PrincipalDep = Annotated[Principal, Depends(authenticate)]
 
 
-def _at_least(role: Role) -> Callable[[Principal], Principal]:
-    def check(principal: PrincipalDep) -> Principal:
-        if not principal.role.includes(role):
+class AtLeast:
+    """A dependency on a token with this role or a higher one."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    async def __call__(self, principal: PrincipalDep) -> Principal:
+        """Raises RoleRequired."""
+        if not principal.role.includes(self.role):
             raise RoleRequired(
-                f"this needs the role {role}, the token's role is {principal.role}",
-                remedy=f"use a token with the role {role}",
+                f"this needs the role {self.role}, the token's role is {principal.role}",
+                remedy=f"use a token with the role {self.role}",
             )
         return principal
 
-    return check
 
-
-ResearcherDep = Annotated[Principal, Depends(_at_least(Role.RESEARCHER))]
-ReviewerDep = Annotated[Principal, Depends(_at_least(Role.REVIEWER))]
-AdminDep = Annotated[Principal, Depends(_at_least(Role.ADMIN))]
+ResearcherDep = Annotated[Principal, Depends(AtLeast(Role.RESEARCHER))]
+ReviewerDep = Annotated[Principal, Depends(AtLeast(Role.REVIEWER))]
+AdminDep = Annotated[Principal, Depends(AtLeast(Role.ADMIN))]

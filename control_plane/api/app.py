@@ -3,44 +3,119 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI
+from fastapi.routing import APIRoute
 
 from context_store import Store
 from control_plane.api import problems
 from control_plane.api.access import authenticate
+from control_plane.api.answering import Answering
+from control_plane.api.description import describe
 from control_plane.api.guards import Guards
+from control_plane.api.limits import Allowance, Limiter
 from control_plane.api.routes import (
     activity,
+    audit,
+    budgets,
+    chat,
+    data,
+    effects,
+    evals,
+    experiments,
     health,
     ingest,
     investigations,
     negatives,
     policies,
+    projects,
     proposals,
     read,
     runs,
+    schedules,
+    search,
+    tokens,
 )
+from control_plane.chat import RULES_ALONE, Mind
+from control_plane.doctor import Check
 
 PREFIX = "/api/v1"
-_ROUTES = (health, runs, read, ingest, investigations, proposals, policies, negatives, activity)
+_THREADS = 6
+_ROUTES = (
+    health,
+    projects,
+    runs,
+    read,
+    ingest,
+    investigations,
+    proposals,
+    effects,
+    budgets,
+    experiments,
+    policies,
+    schedules,
+    negatives,
+    search,
+    evals,
+    data,
+    activity,
+    chat,
+    tokens,
+    audit,
+)
+_DESCRIPTION = """Every request needs `Authorization: Bearer TOKEN`. Roles: viewer, researcher, reviewer, admin, each
+with the rights of those before it. Lists come in pages: give `next` of an answer as `after` of the following request.
+Errors are `application/problem+json` with a `remedy`. Times are unix seconds."""
 
 
-def create_app(store: Store, *, clock: Callable[[], float] = time.time) -> FastAPI:
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions:
+    """What is not the store's. `hosts`: names besides loopback by which the API may be called."""
+
+    hosts: tuple[str, ...] = ()
+    allowance: Allowance = field(default_factory=Allowance)
+    checks: Callable[[], Iterable[Check]] = tuple  # of the machine that the API runs on
+    mind: Mind = RULES_ALONE  # what answers in chat
+
+
+def create_app(store: Store, *, clock: Callable[[], float] = time.time, options: ApiOptions | None = None) -> FastAPI:
     """Every endpoint needs a token; no cross-origin request is allowed."""
+    chosen = options or ApiOptions()
     app = FastAPI(
         title="Lathe",
         version=version("lathe"),
+        description=_DESCRIPTION,
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=_operation,
+        lifespan=_few_threads,
     )
     app.state.store = store
     app.state.clock = clock
-    app.add_middleware(Guards)
+    app.state.checks = chosen.checks
+    app.state.mind = chosen.mind
+    app.state.answering = Answering()
+    app.state.limiter = Limiter(chosen.allowance)
+    app.add_middleware(Guards, hosts=chosen.hosts)
     problems.install(app)
     for routes in _ROUTES:
         app.include_router(routes.router, prefix=PREFIX, dependencies=[Depends(authenticate)])
+    app.openapi = describe(app)  # type: ignore[method-assign]
     return app
+
+
+@asynccontextmanager
+async def _few_threads(_: FastAPI) -> AsyncIterator[None]:
+    """More of them would only wait for each other: one at a time runs Python, the others ask the database."""
+    current_default_thread_limiter().total_tokens = _THREADS
+    yield
+
+
+def _operation(route: APIRoute) -> str:
+    return f"{route.tags[0]}.{route.name}"

@@ -1,7 +1,8 @@
-"""What every request passes first: only loopback names as Host (against DNS rebinding), and a limited body."""
+"""What every request passes first: only known names as Host (against DNS rebinding), and a limited body."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from http import HTTPStatus
 
 from fastapi.responses import JSONResponse
@@ -13,27 +14,32 @@ from control_plane.api.problems import problem
 MAX_BODY_BYTES = 256 * 1024
 MAX_INGEST_BYTES = 8 * 1024 * 1024
 _INGEST = "/api/v1/ingest/"
-_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Guards:
-    """ASGI middleware; answers with a problem instead of passing the request on."""
+    """ASGI middleware; answers with a problem instead of passing the request on.
 
-    def __init__(self, app: ASGIApp) -> None:
+    `hosts`: names besides those of loopback by which a reverse proxy passes requests on. The size of the body that
+    came is left in the request's state as `body_bytes`.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
         self._app = app
+        self._hosts = _LOOPBACK | {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        length = headers.get("content-length", "0")
-        if headers.get("host", "").rpartition(":")[0] not in _HOSTS and headers.get("host") not in _HOSTS:
-            refusal = problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown host", "use the address that `lathe up` printed")
-            await refusal(scope, receive, send)
+        length, host = headers.get("content-length", "0"), headers.get("host", "").lower()
+        if host.rpartition(":")[0] not in self._hosts and host not in self._hosts:
+            remedy = "use the address that `lathe up` printed, or name this host in LATHE_API_HOSTS"
+            await problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown host", remedy)(scope, receive, send)
             return
         limit = MAX_INGEST_BYTES if scope["path"].startswith(_INGEST) else MAX_BODY_BYTES
-        if not length.isdigit() or int(length) > limit:
+        if not (length.isascii() and length.isdigit()) or int(length) > limit:
             await too_large(limit)(scope, receive, send)
         else:
             await self._limited(scope, receive, send, limit)
@@ -48,6 +54,7 @@ class Guards:
             if size > limit:
                 await too_large(limit)(scope, receive, send)
                 return
+        scope.setdefault("state", {})["body_bytes"] = size
         read = iter(messages)
 
         async def replay() -> Message:

@@ -9,6 +9,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from contracts.errors import (
@@ -21,6 +22,7 @@ from contracts.errors import (
     NotPermitted,
     RoleRequired,
 )
+from control_plane.api.limits import retry_after
 
 _log = structlog.get_logger(__name__)
 _STATUS: tuple[tuple[type[LatheError], HTTPStatus], ...] = (  # the first that fits
@@ -37,6 +39,27 @@ _STATUS: tuple[tuple[type[LatheError], HTTPStatus], ...] = (  # the first that f
 
 class Unauthenticated(LatheError):
     """The request carries no valid token."""
+
+
+class TooManyRequests(LatheError):
+    """The token has used up what it may ask for just now."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(
+            "this token asks for too much at once",
+            remedy=f"wait {retry_after(wait_s)} s; LATHE_API_REQUESTS_PER_S and LATHE_API_BYTES_PER_S set the limits",
+        )
+        self.wait_s = wait_s
+
+
+class Problem(BaseModel):
+    """The body of every error (RFC 9457). `type`: the class of contracts.errors, or about:blank."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    remedy: str
 
 
 def problem(
@@ -59,6 +82,9 @@ async def _lathe_error(_: Request, error: Any) -> JSONResponse:
     if isinstance(error, Unauthenticated):
         challenge = {"WWW-Authenticate": "Bearer"}
         return problem(HTTPStatus.UNAUTHORIZED, error.message, error.remedy, kind=_kind(error), headers=challenge)
+    if isinstance(error, TooManyRequests):
+        later = {"Retry-After": retry_after(error.wait_s)}
+        return problem(HTTPStatus.TOO_MANY_REQUESTS, error.message, error.remedy, kind=_kind(error), headers=later)
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return problem(status, error.message, error.remedy, kind=_kind(error))
 

@@ -115,7 +115,8 @@ def _write_launch(folder: Path, launch: Launch) -> None:
 def _start(launch: Launch, folder: Path, lock: IO[bytes]) -> subprocess.Popen[bytes]:
     """Our trainer in the project's folder; or the child that runs a foreign command, which itself must not see the
     project: a module there could stand in for one of ours."""
-    child, where, environment = "trainer.child", launch.project, dict(_environment(launch))
+    child, where = "trainer.child", launch.project
+    environment = dict(clean_environment(launch.project, num_threads=launch.num_threads))
     if is_command(launch.entry):
         child, where = "control_plane.backends.command_child", launch.run_folder
         del environment["PYTHONPATH"]
@@ -135,12 +136,12 @@ def _start(launch: Launch, folder: Path, lock: IO[bytes]) -> subprocess.Popen[by
         )
 
 
-def _environment(launch: Launch) -> Mapping[str, str]:
-    """Without database credentials and model keys; everything that decides a result is set here."""
-    threads = str(launch.num_threads)
+def clean_environment(project: str, *, num_threads: int) -> Mapping[str, str]:
+    """Of a project's processes: no database credentials and model keys; all that decides a result is set here."""
+    threads = str(num_threads)
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     fixed = {
-        "PYTHONPATH": launch.project,
+        "PYTHONPATH": project,
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

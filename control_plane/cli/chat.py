@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,12 +26,12 @@ def chat(
 ) -> None:
     """Ask what changed, why something happened, what was tried; works without a model too."""
     from agents.chat import ChatContext
-    from control_plane.chat import open_chat, thread_of
+    from control_plane.chat import mind_of, open_chat, thread_of
 
     context = ChatContext(run_id=run, investigation_id=case)
     context = ChatContext(run_id=run, investigation_id=case, thread_id=thread or thread_of(context))
     with opened() as lathe:
-        talk = open_chat(lathe, context)
+        talk = open_chat(lathe.store, mind_of(lathe), context, lathe.settings.actor)
         if question is not None:
             show(talk.answer(question, context), as_json=as_json)
             return
@@ -45,6 +45,8 @@ def chat(
 def show(answer: Answer, *, as_json: bool) -> None:
     """For people: the text, then what can be opened beside it; what was removed goes to standard error."""
     if as_json:
+        from agents.chat.threads import as_object
+
         print_json(as_object(answer))
         return
     out = console()
@@ -56,22 +58,6 @@ def show(answer: Answer, *, as_json: bool) -> None:
     if answer.removed:
         share = f"{answer.removed} of {answer.claimed} claims were removed: their evidence does not show them"
         notes().print(share, style="yellow", markup=False)
-
-
-def as_object(answer: Answer) -> dict[str, Any]:
-    """What programs get."""
-    return {
-        "known": answer.known,
-        "text": answer.text,
-        "statements": [
-            {"text": each.text, "evidence": [str(ref) for ref in each.evidence]} for each in answer.statements
-        ],
-        "citations": [str(ref) for ref in answer.citations],
-        "cards": [{**vars(card), "evidence": str(card.evidence)} for card in answer.cards],
-        "brain": answer.brain,
-        "removed_share": answer.removed_share,
-        "notes": list(answer.notes),
-    }
 
 
 def _lines() -> Iterator[str]:

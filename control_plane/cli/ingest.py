@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contracts.errors import LogFormatError, UserInputError
-from control_plane.cli.session import Json, console, notes, opened, print_json, print_table
+from control_plane.cli.session import Json, console, notes, opened, print_json, settings
 
 if TYPE_CHECKING:
-    from context_store.importers import Columnar, Found, Refused, Report
+    from context_store.importers import Columnar, Found, Refused, Report, RunReport, SourceReport
     from control_plane.wiring import Lathe
 
 _MIN_PAUSE_S = 2.0
@@ -42,13 +42,29 @@ def ingest(
     found, refused = discover(path, columnar)
     _refuse_nothing(path, found, refused)
     if dry_run:
-        _show(check(found), refused, as_json=as_json)
+        with _store_url() as url:
+            report = check(found, project=project, url=url)
+        _show(report, refused, as_json=as_json)
+        _raise_failures(report)
         return
     with opened() as lathe:
         if follow:
             _follow(lathe, path, columnar, project, as_json=as_json)
         else:
-            _show(_store(lathe, found, project, following=False, quiet=as_json), refused, as_json=as_json)
+            report = _store(lathe, found, project, following=False, quiet=as_json)
+            _show(report, refused, as_json=as_json)
+            _raise_failures(report)
+
+
+@contextmanager
+def _store_url() -> Iterator[str]:
+    """Of the store that is there; "" without one, which a dry run does not make."""
+    loaded = settings()
+    if not loaded.database_url and not loaded.postgres_folder.exists():
+        yield ""
+        return
+    with opened() as lathe:
+        yield lathe.store.url
 
 
 def _columnar(step: str, time_column: str, columns: Sequence[str]) -> Columnar:
@@ -102,23 +118,25 @@ def _follow(lathe: Lathe, path: str, columnar: Columnar, project: str | None, *,
             changed = [each for each in found if each.source.uri or known.get(each.source.claimed) != fingerprint(each)]
             known |= {each.source.claimed: fingerprint(each) for each in changed}
             if changed:
-                _show(_store(lathe, changed, project, following=True, quiet=as_json), [], as_json=as_json)
+                report = _store(lathe, changed, project, following=True, quiet=as_json)
+                _show(report, [], as_json=as_json)
+                _tell_failures(report.failures)
             time.sleep(max(_MIN_PAUSE_S, _REST_PER_WORK * (time.monotonic() - began)))
     except KeyboardInterrupt:
         found, refused = discover(path, columnar)
-        _show(_store(lathe, found, project, following=False, quiet=True), refused, as_json=as_json)
+        report = _store(lathe, found, project, following=False, quiet=True)
+        _show(report, refused, as_json=as_json)
+        _raise_failures(report)
 
 
 def _show(report: Report, refused: Sequence[Refused], *, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(report, refused))
         return
-    rows = [
-        (run.run_id, run.project_id, run.num_segments, _steps(run), run.num_points, _new(run.num_new), run.state or "?")
-        for run in report.runs
-    ]
-    columns = ("run", "project", "segments", "steps", "points", "new", "ended")
-    print_table(columns, rows, empty="No run in it.")
+    if not report.runs and not report.failures:
+        console().print("No run in it.", markup=False)
+    for project in dict.fromkeys(run.project_id for run in report.runs):
+        _print_runs(project, [run for run in report.runs if run.project_id == project])
     terminal = notes()
     for problem in report.problems[:_MAX_NAMED]:
         terminal.print(
@@ -133,12 +151,43 @@ def _show(report: Report, refused: Sequence[Refused], *, as_json: bool) -> None:
         console().print(f"  what went wrong in one: lathe detect {report.runs[0].run_id}", markup=False)
 
 
-def _steps(run: Any) -> str:
-    return "" if run.first_step is None else f"{run.first_step}-{run.last_step}"
+def _raise_failures(report: Report) -> None:
+    """Raises the error of the first source that failed, or LogFormatError for runs that were refused: the others are
+    imported, but the command did not succeed.
+    """
+    _tell_failures(report.failures[1:])
+    for failure in (source.failure for source in report.failures):
+        assert failure is not None, "chosen by it"
+        raise failure
+    refused = [run for run in report.runs if run.num_segments == 0]
+    if refused:
+        raise LogFormatError(
+            f"{len(refused)} of {len(report.runs)} runs were refused, {refused[0].name} first",
+            remedy="the lines above say why, and what to import instead",
+        )
 
 
-def _new(count: int | None) -> object:
-    return "(dry run)" if count is None else count
+def _tell_failures(sources: Sequence[SourceReport]) -> None:
+    for source in sources:
+        notes().print(f"not imported: {source.files[0]}: {source.failure}", markup=False, soft_wrap=True)
+
+
+def _print_runs(project: str, runs: Sequence[RunReport]) -> None:
+    """Readable at 80 columns: only the id of a run may break."""
+    from rich.table import Table
+
+    is_dry = all(run.num_new is None for run in runs)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", overflow="fold")
+    for column in ("starts", "steps", "points", *(() if is_dry else ("new",))):
+        table.add_column(column, no_wrap=True, justify="right")
+    table.add_column("ended", no_wrap=True)
+    for run in runs:
+        steps = "" if run.first_step is None else f"{run.first_step}-{run.last_step}"
+        counts = (run.num_segments, steps, run.num_points, *(() if is_dry else (run.num_new or 0,)))
+        table.add_row(run.run_id, *map(str, counts), run.state or "?")
+    console().print(f"project {project}" + (" (dry run: nothing is stored)" if is_dry else ""), markup=False)
+    console().print(table, markup=False)
 
 
 def _as_json(report: Report, refused: Sequence[Refused]) -> dict[str, Any]:
@@ -148,6 +197,7 @@ def _as_json(report: Report, refused: Sequence[Refused]) -> dict[str, Any]:
             "files": list(source.files),
             "runs": [vars(run) | {"series": sorted(run.series)} for run in source.runs],
             "problems": [_plain(problem) for problem in source.problems],
+            "failure": None if source.failure is None else vars(source.failure),
         }
         for source in report.sources
     ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contracts.enums import InvestigationState, ProposalState, RunState
+from contracts.enums import InvestigationState, ProposalState, Verdict
 from control_plane.cli.session import Json, console, feed_printer, notes, opened, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from context_store import Store
     from context_store.records import Investigation
     from control_plane.wiring import Lathe
@@ -21,6 +23,7 @@ _INTERRUPTED = 130
 
 def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = False) -> None:
     """Look for anomalies in a run."""
+    from control_plane.findings import findings, nothing_found
     from loops.debug import detect as look
 
     with opened() as lathe:
@@ -32,46 +35,15 @@ def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = 
             return
         out = console()
         for finding in found:
-            out.print(f"steps {finding['onset'][0]}-{finding['onset'][1]}  {finding['statement']}", markup=False)
+            steps = f"steps {finding['onset'][0]}-{finding['onset'][1]}"
+            out.print(f"{steps}  {finding['statement']}  (severity {finding['severity']:.1f})", markup=False)
         last = f"  look for the cause: lathe diagnose {run}" if found else nothing_found(lathe.store, run)
         out.print(last, markup=False)
 
 
-def nothing_found(store: Store, run_id: str) -> str:
-    """What silence means: how much was looked at, and how the run ended. Without a step nothing can be said."""
-    run = store.runs.get(run_id)
-    ended = f"It ended as {run.state}: {run.message}" if run.state == RunState.FAILED else ""
-    if run.last_step == 0:
-        return f"Run {run_id} has no step yet, so nothing can be said about it. {ended}".strip()
-    scope = f"(observed: {len(store.series.names(run_id))} series up to step {run.last_step})"
-    return f"Nothing wrong found {scope}. {ended}".strip()
-
-
-def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
-    """Anomalies of a run, each with what its case found out (None while that is open)."""
-    cases = {
-        anomaly.id: case
-        for case in store.knowledge.investigations(run_id=run_id)
-        for anomaly in store.knowledge.anomalies(investigation_id=case.id)
-    }
-    return [
-        {
-            "run": run_id,
-            "kind": anomaly.kind,
-            "series": anomaly.series,
-            "onset": anomaly.onset,
-            "severity": anomaly.severity,
-            "cause_kind": case.cause_kind if (case := cases.get(anomaly.id)) else None,
-            "verdict": case.verdict if case else None,
-            "statement": anomaly.statement,
-            "evidence": anomaly.evidence,
-        }
-        for anomaly in store.knowledge.anomalies(run_id=run_id)
-    ]
-
-
 def diagnose(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = False) -> None:
     """Find the cause of what is wrong with a run, by re-runs; stops where a person has to decide."""
+    from control_plane.findings import nothing_found
     from loops.debug import detect as look
     from loops.debug import open_case
 
@@ -82,16 +54,32 @@ def diagnose(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json 
             print_json(None) if as_json else console().print(nothing_found(lathe.store, run), markup=False)
             return
         try:
-            case = work_on(lathe, case_id)
+            cases = list(_work_through(lathe, run, case_id))
         except KeyboardInterrupt:
             notes().print(f"interrupted; nothing is lost, go on with: lathe diagnose {run}", markup=False)
             raise typer.Exit(_INTERRUPTED) from None
         if as_json:
             from control_plane.case_file import case_file
 
-            print_json(case_file(lathe.store, case_id))
-        else:
+            print_json(case_file(lathe.store, cases[-1].id))
+            return
+        for case in cases:
             _print_case(lathe.store, case)
+
+
+def _work_through(lathe: Lathe, run: str, case_id: str) -> Iterator[Investigation]:
+    """The case, and while one ends without a proven cause, the next finding's: a symptom may have to be left aside."""
+    from loops.debug import detect as look
+    from loops.debug import open_case
+
+    done: set[str] = set()
+    following: str | None = case_id
+    while following is not None and following not in done:
+        done.add(following)
+        case = work_on(lathe, following)
+        yield case
+        unclear = case.state == InvestigationState.CLOSED and case.verdict == Verdict.CANNOT_TELL
+        following = open_case(lathe.store, run, look(lathe.store, run), time.time()) if unclear else None
 
 
 def work_on(lathe: Lathe, case_id: str) -> Investigation:

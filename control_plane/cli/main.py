@@ -15,16 +15,30 @@ from control_plane.cli import (
     archive,
     backend,
     chat,
+    code,
+    config,
+    data,
     demo,
+    environment,
+    evals,
     ingest,
     investigate,
+    mcp,
+    mlflow,
     negatives,
     policy,
     proposals,
+    providers,
+    redactions,
+    report,
     retention,
     runs,
+    schedule,
+    search,
     services,
+    tokens,
     train,
+    why,
 )
 from control_plane.cli.session import GLOBALS
 
@@ -41,10 +55,26 @@ app.command()(runs.diff)
 app.command()(investigate.detect)
 app.command()(investigate.diagnose)
 app.command()(chat.chat)
+app.command()(report.report)
+app.command()(mcp.mcp)
+app.command()(providers.providers)
 app.add_typer(backend.app, name="backend")
 app.add_typer(proposals.app, name="proposals")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
+app.add_typer(evals.app, name="evals")
+app.add_typer(data.app, name="data")
+app.add_typer(config.app, name="config")
+app.add_typer(code.app, name="code")
+app.add_typer(environment.app, name="environment")
+app.command()(why.why)
+app.command()(why.completeness)
+app.command()(why.owner)
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(tokens.app, name="tokens")
+app.command()(search.search)
+app.command()(mlflow.mlflow)
+app.command()(redactions.redactions)
 app.command()(archive.backup)
 app.command()(archive.restore)
 app.command()(archive.export)

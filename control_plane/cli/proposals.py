@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contracts.enums import ProposalState, Role
+from contracts.enums import EffectKind, ProposalState, Role
 from contracts.errors import UserInputError
 from control_plane.cli.session import Json, console, notes, opened, parse_overrides, print_json, print_table, when
 
@@ -71,6 +71,40 @@ def reject(proposal: ProposalId, comment: Comment = "", yes: Yes = False, as_jso
             found.id, lathe.settings.actor, Role.REVIEWER, comment, time.time(), bound_hash=found.bound_hash
         )
         print_json(rejected) if as_json else notes().print("rejected")
+
+
+@app.command()
+def make(
+    kind: Annotated[EffectKind, typer.Argument(help="What is to be done.")],
+    payload: Annotated[str, typer.Option(help="What it needs, as JSON, or @FILE.")],
+    title: Annotated[str, typer.Option(help="In a few words.")],
+    risk: Annotated[str, typer.Option(help="What may go wrong.")] = "",
+    verification: Annotated[str, typer.Option(help="How one will see that it held.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Propose something yourself: stop a run, patch code, a configuration or a data stage, promote a scaffold."""
+    from context_store.records import Principal
+    from control_plane.proposing import Wish, propose
+
+    with opened() as lathe:
+        wish = Wish(kind=kind, payload=_object(payload), title=title, risk=risk, verification=verification)
+        principal = Principal(name=lathe.settings.actor, role=Role.ADMIN)
+        made = propose(lathe.store, wish, principal, time.time())
+        print_json(made) if as_json else notes().print(f"{made.id} waits: lathe proposals show {made.id}", markup=False)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Given itself or as @FILE. Raises UserInputError."""
+    import json
+    from pathlib import Path
+
+    try:
+        found = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except (OSError, ValueError) as error:
+        raise UserInputError(f"--payload: {error}", remedy="give a JSON object, or @FILE with one in it") from error
+    if not isinstance(found, dict):
+        raise UserInputError("--payload is no JSON object", remedy='write --payload \'{"run_id": "..."}\'')
+    return found
 
 
 @app.command("ask-changes")

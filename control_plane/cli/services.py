@@ -17,6 +17,7 @@ def up(as_json: Json = False) -> None:
         print_json(addresses)
         return
     console().print(addresses.url, markup=False, soft_wrap=True)
+    terminal.print("have runs watched as they arrive with: lathe schedule watch")
     terminal.print("stop it with: lathe down")
 
 

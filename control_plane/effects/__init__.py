@@ -6,6 +6,9 @@ from control_plane.effects.diagnostic_run import DiagnosticRun
 from control_plane.effects.effect_kind import DONE, EffectHandler, Landed, Workshop
 from control_plane.effects.notify import Notify
 from control_plane.effects.patch_code import PatchCode
+from control_plane.effects.patch_config import PatchConfig
+from control_plane.effects.patch_data import PatchData
+from control_plane.effects.promote_scaffold import PromoteScaffold
 from control_plane.effects.resume_with_patch import ResumeWithPatch
 from control_plane.effects.run_control import run_controls
 from control_plane.effects.start_run import StartRun
@@ -16,7 +19,8 @@ __all__ = ["DONE", "EffectHandler", "Landed", "Workshop", "handlers"]
 
 def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     """One handler per kind."""
-    resume, patch = ResumeWithPatch(workshop), PatchCode(workshop)
-    undo = Undo(workshop.store, {resume.kind: resume, patch.kind: patch})
+    resume, code, config = ResumeWithPatch(workshop), PatchCode(workshop), PatchConfig(workshop)
+    data, scaffold = PatchData(workshop), PromoteScaffold(workshop)
+    undo = Undo(workshop.store, {each.kind: each for each in (resume, code, config, data, scaffold)})
     trainings = (DiagnosticRun(workshop), StartRun(workshop), resume)
-    return (*trainings, patch, Notify(), undo, *run_controls(workshop))
+    return (*trainings, code, config, data, scaffold, Notify(), undo, *run_controls(workshop))

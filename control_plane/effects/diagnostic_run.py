@@ -7,6 +7,7 @@ from dataclasses import replace
 from context_store.records import Effect, NewRun
 from contracts.backend import Launch
 from contracts.enums import EffectKind, RunRole
+from contracts.errors import NotPermitted
 from control_plane.backends.segment import finished_event
 from control_plane.effects.effect_kind import (
     Landed,
@@ -38,8 +39,15 @@ class DiagnosticRun:
         self._workshop = workshop
 
     def check(self, effect: Effect) -> Tree:
-        """RepositoryError when the patch does not apply: the diagnostic is impossible."""
+        """RepositoryError when the patch does not apply: the diagnostic is impossible.
+
+        NotPermitted for a diff: without an approval only what somebody committed is run.
+        """
         payload = parse_payload(DiagnosticPayload, effect)
+        if payload.code.diff:
+            raise NotPermitted(
+                f"effect {effect.key} would run code that nobody committed", remedy="commit it, or propose a start_run"
+            )
         return self._workshop.materialise(payload.project_id, payload.code)
 
     def do(self, effect: Effect, tree: Tree | None) -> Launch:
@@ -48,7 +56,7 @@ class DiagnosticRun:
         payload = parse_payload(DiagnosticPayload, effect)
         folder = self._workshop.runs_folder / payload.run_id
         source = self._workshop.source_launch(payload.source_run_id, payload)
-        self._workshop.store.runs.create(
+        run = self._workshop.store.runs.create(
             NewRun(
                 id=payload.run_id,
                 project_id=payload.project_id,
@@ -60,6 +68,8 @@ class DiagnosticRun:
                 investigation_id=effect.investigation_id,
             )
         )
+        if run.role is not RunRole.DIAGNOSTIC:
+            raise NotPermitted(f"run {run.id} is no re-run", remedy="give the re-run an id of its own")
         owner = f"diagnostic:{payload.run_id}"  # the id follows from the content, so equal diagnostics are run once
         launch = claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
         while (end := finished_event(folder, launch.segment)) is not None and end.reason == "stopped":

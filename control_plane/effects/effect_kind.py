@@ -20,6 +20,7 @@ from contracts.backend import Launch, Outcome
 from contracts.enums import EffectKind
 from contracts.errors import NotFound, UserInputError
 from contracts.events import Scalar
+from control_plane.git import Git, require_commit
 from control_plane.run_folders import read_launch
 from control_plane.worktrees import CodeVersion, Tree, Worktrees
 
@@ -63,6 +64,7 @@ class Done(Enum):
 
 
 DONE = Done.DONE
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"  # it names a folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +100,16 @@ class CodePayload(BaseModel):
     base: str
     revert: tuple[str, ...] = ()
     pick: tuple[str, ...] = ()
+    diff: str = ""
 
     @property
     def version(self) -> CodeVersion:
-        return CodeVersion(base=self.base, revert=self.revert, pick=self.pick)
+        return CodeVersion(base=self.base, revert=self.revert, pick=self.pick, diff=self.diff)
+
+    def named_in_full(self, git: Git) -> CodePayload:
+        """With full hashes, so that a short name cannot come to mean another commit."""
+        lists = {name: tuple(require_commit(git, each) for each in getattr(self, name)) for name in ("revert", "pick")}
+        return CodePayload(base=require_commit(git, self.base), diff=self.diff, **lists)
 
 
 class LaunchPayload(BaseModel):
@@ -110,7 +118,7 @@ class LaunchPayload(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     project_id: str
-    run_id: str
+    run_id: str = Field(pattern=RUN_ID)
     code: CodePayload
     overrides: dict[str, Scalar] = Field(default_factory=dict)
     start_checkpoint: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from context_store.records import Effect, NewRun
 from contracts.backend import Launch
 from contracts.enums import EffectKind, RunRole
+from contracts.errors import UserInputError
 from control_plane.effects.approved import require_same_diff
 from control_plane.effects.effect_kind import (
     Landed,
@@ -15,7 +16,7 @@ from control_plane.effects.effect_kind import (
     parse_payload,
     result_of,
 )
-from control_plane.run_folders import claim_segment
+from control_plane.run_folders import claim_segment, segment_numbers, segment_owner
 from control_plane.worktrees import Tree
 
 
@@ -33,10 +34,12 @@ class StartRun:
         return tree
 
     def do(self, effect: Effect, tree: Tree | None) -> Launch:
-        """Create the run and its first segment."""
+        """Create the run and its first segment. UserInputError when the id stands for another run."""
         assert tree is not None
         payload = parse_payload(LaunchPayload, effect)
         folder = self._workshop.runs_folder / payload.run_id
+        if segment_numbers(folder) not in ([], [0]) or segment_owner(folder, 0) not in ("", effect.key):
+            raise UserInputError(f"there is a run {payload.run_id} already", remedy="start it under another id")
         self._workshop.store.runs.create(
             NewRun(
                 id=payload.run_id,

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import uvicorn
 
-from control_plane.api.app import create_app
+from control_plane.api.app import ApiOptions, create_app
+from control_plane.api.limits import Allowance
+from control_plane.chat import mind_of
+from control_plane.doctor import WITHOUT_STARTING, examine
 from control_plane.logging import configure_logging
-from control_plane.services.ports import LOOPBACK
 from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
 
 if __name__ == "__main__":
     settings = load_settings()
     configure_logging(settings.log_level, as_json=settings.log_json)
+    options = ApiOptions(
+        hosts=settings.api_host_names,
+        allowance=Allowance(requests_per_s=settings.api_requests_per_s, bytes_per_s=settings.api_bytes_per_s),
+        checks=lambda: examine(settings, WITHOUT_STARTING),
+    )
     with Lathe.open(settings) as lathe:
         uvicorn.run(
-            create_app(lathe.store),
-            host=LOOPBACK,
+            create_app(lathe.store, options=replace(options, mind=mind_of(lathe))),
+            host=settings.api_listen,
             port=int(sys.argv[1]),
             log_level="warning",
             timeout_graceful_shutdown=2,

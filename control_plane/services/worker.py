@@ -9,6 +9,7 @@ import threading
 
 from control_plane.logging import configure_logging
 from control_plane.settings import load_settings
+from control_plane.upkeep import Upkeep
 from control_plane.wiring import Lathe
 from control_plane.worker import Worker
 
@@ -19,4 +20,7 @@ if __name__ == "__main__":
     settings = load_settings()
     configure_logging(settings.log_level, as_json=settings.log_json)
     with Lathe.open(settings) as lathe, Worker(lathe, name=f"{platform.node()}:{os.getpid()}") as worker:
+        upkeep = threading.Thread(target=Upkeep(lathe).run_until, args=[stop])
+        upkeep.start()
         worker.run_forever(stop)
+        upkeep.join()

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_project import SmallProject, git, until
+from small_project import SmallProject, commit, git, until
 
 from context_store.records import NewRun
 from contracts.enums import RunRole, RunState
-from contracts.errors import ConfigError, LogFormatError, NotFound, UserInputError
+from contracts.errors import ConfigError, LogFormatError, NotFound, RepositoryError, UserInputError
 from control_plane.backends.segment import finished_event, is_running
 from control_plane.projects import register_project
 from control_plane.trainings import TrainingRequest, follow
@@ -93,6 +93,22 @@ def test_what_another_process_left_is_loaded_and_marked(lathe: Lathe, small_proj
     assert lathe.store.runs.get("run-1").state == RunState.RUNNING
     lathe.shipper.catch_up(much_later)
     assert lathe.store.runs.get("run-1").state == RunState.STOPPED
+
+
+def test_a_commit_that_nobody_has_read_yet_is_read(lathe: Lathe, small_project: SmallProject) -> None:
+    """A search for the cause must know the history between the two; one that no branch holds is refused in words."""
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(request(lathe, small_project)))
+    (small_project.folder / "recipe.py").write_text("SLOPE = 0.25\n")
+    later = commit(small_project.folder, "flatter")
+    lathe.trainings.go_on("run-1", commit=later, max_step=60)
+    project = lathe.store.runs.get("run-1").project_id
+    assert [each.hash for each in lathe.store.code.commits(project, small_project.bad, later)] == [later]
+    (small_project.folder / "recipe.py").write_text("SLOPE = 0.125\n")
+    lost = commit(small_project.folder, "lost")
+    git(small_project.folder, "reset", "-q", "--hard", later)
+    with pytest.raises(RepositoryError, match="no branch") as caught:
+        lathe.trainings.go_on("run-1", commit=lost, max_step=60)
+    assert "git branch" in caught.value.remedy
 
 
 def test_a_run_without_its_folder_cannot_go_on(lathe: Lathe, small_project: SmallProject) -> None:

@@ -14,31 +14,42 @@ from context_store import Store
 from context_store.records import Activity
 from control_plane.api.access import StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import MAX_ID, MAX_LIMIT, Page
 from control_plane.encoding import dumps
 
 router = APIRouter(tags=["activity"])
 _POLL_S = 0.3
+_After = Annotated[int, Query(ge=0, le=MAX_ID, description="id of the last message that is known already")]
+_STREAM = {
+    "description": "Messages as they come: `event` is the kind, `id` goes into Last-Event-ID, `data` is an Activity.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
 
 
-@router.get("/activity")
+class ActivityPage(Page):
+    """Ascending. `next` is always there: whoever gives it as `after` later misses nothing."""
+
+    activity: list[Activity]
+
+
+@router.get("/activity", response_model=ActivityPage)
 def activity(
     store: StoreDep,
-    after: Annotated[int, Query(ge=0)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: _After = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 200,
     newest: bool = False,
 ) -> Answer:
     """Messages with an id above `after`, ascending; with `newest`, the last ones instead."""
-    if newest:
-        return Answer({"activity": store.activity.newest(limit)})
-    return Answer({"activity": store.activity.after(after, limit=limit)})
+    found = store.activity.newest(limit) if newest else store.activity.after(after, limit=limit)
+    return Answer({"activity": found, "next": str(found[-1].id if found else after)})
 
 
-@router.get("/events", response_class=EventSourceResponse)
+@router.get("/events", response_class=EventSourceResponse, responses={200: _STREAM})
 async def events(
     request: Request,
     store: StoreDep,
-    after: Annotated[int, Query(ge=0)] = 0,
-    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    after: _After = 0,
+    last_event_id: Annotated[int | None, Header(ge=0, le=MAX_ID)] = None,
 ) -> EventSourceResponse:
     """Everything above `after` (or the header Last-Event-ID) and then what happens, until the client leaves."""
     return EventSourceResponse(_follow(request, store, last_event_id if last_event_id is not None else after))

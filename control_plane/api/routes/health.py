@@ -1,22 +1,46 @@
-"""GET /health: one sentence for a person who just looked."""
+"""GET /health: one sentence for a person who just looked. GET /system: what is not in order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from context_store import Store
-from context_store.records import Policy, Run
+from context_store.records import Policy, Principal, Run
 from contracts.enums import InvestigationState, ProposalState, RunRole, RunState
-from control_plane.api.access import PrincipalDep, StoreDep
+from control_plane.api.access import PrincipalDep, ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import Body
+from control_plane.doctor import Check
+from control_plane.leases import WORKER, Leases
 
 router = APIRouter(tags=["health"])
 _RECENT = 50
+_VERSION = version("lathe")
 
 
-@router.get("/health")
+class Health(Body):
+    """`halted`: the policy that lets nothing begin, or null."""
+
+    ok: bool
+    sentence: str
+    halted: Policy | None
+    needs_you: int
+    running: list[Run]
+    version: str
+    principal: Principal
+
+
+class System(Body):
+    """`worker`: whether some worker carries effects out and drives cases. `checks`: of the machine the API runs on."""
+
+    worker: bool
+    checks: list[Check]
+
+
+@router.get("/health", response_model=Health)
 def health(store: StoreDep, principal: PrincipalDep) -> Answer:
     """`ok` is false while an anomaly is open, a person is needed, all is halted, or the last training failed and none
     runs; `needs_you`: open proposals.
@@ -33,10 +57,18 @@ def health(store: StoreDep, principal: PrincipalDep) -> Answer:
             "halted": halted,
             "needs_you": needs_you,
             "running": running,
-            "version": version("lathe"),
+            "version": _VERSION,
             "principal": principal,
         }
     )
+
+
+@router.get("/system", response_model=System)
+def system(request: Request, store: StoreDep, _: ResearcherDep) -> Answer:
+    """What `lathe doctor` says, as far as it can be told without starting anything."""
+    checks: Callable[[], Iterable[Check]] = request.app.state.checks
+    with Leases(store.url) as leases:
+        return Answer({"worker": leases.is_held(WORKER), "checks": list(checks())})
 
 
 def _halted(policy: Policy) -> str:

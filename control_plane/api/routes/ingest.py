@@ -17,10 +17,12 @@ from contracts.errors import LogFormatError, UserInputError
 from contracts.events import Scalar
 from control_plane.api.access import ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import Body
 from control_plane.api.guards import MAX_INGEST_BYTES, too_large
 
 router = APIRouter(prefix="/ingest", tags=["ingest"])
 MAX_PIECE_BYTES = MAX_INGEST_BYTES  # of lines, after decompression
+_LINES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 Text = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
 
@@ -49,7 +51,21 @@ class OpenStream(BaseModel):
     parent_step: Annotated[int | None, Field(ge=0, lt=2**63)] = None
 
 
-@router.post("/streams")
+class Opened(Body):
+    """`segment`: which start of the run this stream belongs to."""
+
+    run: str
+    segment: int
+    offset: int
+
+
+class Appended(Body):
+    """`offset` is committed: everything before it is kept."""
+
+    offset: int
+
+
+@router.post("/streams", response_model=Opened)
 def open_stream(store: StoreDep, _: ResearcherDep, wish: OpenStream) -> Answer:
     """Idempotent by `id`. `offset`: where to go on sending; everything before it is kept."""
     fields = {name: getattr(wish, name) for name in OpenStream.model_fields}
@@ -61,7 +77,7 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-@router.post("/streams/{stream_id}")
+@router.post("/streams/{stream_id}", response_model=Appended, openapi_extra=_LINES)
 def append(
     store: StoreDep,
     _: ResearcherDep,

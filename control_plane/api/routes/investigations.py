@@ -5,29 +5,77 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 
+from context_store.records import (
+    Activity,
+    Anomaly,
+    BudgetState,
+    Diagnostic,
+    Effect,
+    Investigation,
+    Json,
+    NegativeResult,
+    Proposal,
+    Run,
+    Suspect,
+    VerdictRecord,
+)
 from contracts.enums import InvestigationState
 from control_plane.api.access import ClockDep, ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import Body, Page, PagingDep, page
 from control_plane.case_file import case_file
+from control_plane.given_up import ask_again
 
 router = APIRouter(prefix="/investigations", tags=["investigations"])
 
 
-class NewInvestigation(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class NewInvestigation(Body):
     run_id: str
 
 
-@router.get("")
-def investigations(store: StoreDep, state: InvestigationState | None = None) -> Answer:
-    """All cases."""
-    return Answer({"investigations": store.knowledge.investigations(state=state)})
+class InvestigationPage(Page):
+    investigations: list[Investigation]
 
 
-@router.post("", status_code=HTTPStatus.CREATED)
+class OpenedCase(Body):
+    """`investigation` is null when nothing is wrong; `sentence` says what was found."""
+
+    investigation: Investigation | None
+    sentence: str
+
+
+class OneInvestigation(Body):
+    investigation: Investigation
+
+
+class CaseFile(OneInvestigation):
+    """`verification_run`: result of the effect that carried the fix, or null. `budget`: null until it was opened."""
+
+    run: Run
+    anomalies: list[Anomaly]
+    suspects: list[Suspect]
+    diagnostics: list[Diagnostic]
+    verdicts: list[VerdictRecord]
+    proposals: list[Proposal]
+    negatives: list[NegativeResult]
+    effects: list[Effect]
+    activity: list[Activity]
+    report_markdown: str
+    budget: BudgetState | None
+    verification_run: Json | None
+
+
+@router.get("", response_model=InvestigationPage)
+def investigations(
+    store: StoreDep, wish: PagingDep, state: InvestigationState | None = None, run_id: str | None = None
+) -> Answer:
+    """Newest first."""
+    found, following = page(store.knowledge.investigations(state=state, run_id=run_id), wish, lambda each: each.id)
+    return Answer({"investigations": found, "next": following})
+
+
+@router.post("", status_code=HTTPStatus.CREATED, response_model=OpenedCase, responses={200: {"model": OpenedCase}})
 def open_investigation(store: StoreDep, clock: ClockDep, principal: ResearcherDep, wish: NewInvestigation) -> Answer:
     """Look at a run and open a case for what is found; `investigation` is null when nothing is wrong."""
     from loops.debug import detect, open_case
@@ -43,7 +91,15 @@ def open_investigation(store: StoreDep, clock: ClockDep, principal: ResearcherDe
     return Answer(opened, status_code=HTTPStatus.CREATED)
 
 
-@router.get("/{case_id}")
+@router.get("/{case_id}", response_model=CaseFile)
 def investigation(store: StoreDep, case_id: str) -> Answer:
     """One case with everything that belongs to it."""
     return Answer(case_file(store, case_id))
+
+
+@router.post("/{case_id}/ask-again", response_model=OneInvestigation)
+def ask_for_it_again(store: StoreDep, clock: ClockDep, _: ResearcherDep, case_id: str) -> Answer:
+    """Let a case that was given up be driven again; any other one goes on as it is."""
+    store.knowledge.investigation(case_id)
+    ask_again(store, case_id, clock())
+    return Answer({"investigation": store.knowledge.investigation(case_id)})

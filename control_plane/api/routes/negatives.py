@@ -6,21 +6,20 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from context_store.records import NegativeResult
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from control_plane.api.access import ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import MAX_LIMIT, Body, Page, Paging, page
 
 router = APIRouter(prefix="/negatives", tags=["negatives"])
 
 
-class NewNegative(BaseModel):
+class NewNegative(Body):
     """`evidence` in text form (`kind:id#slice`), at least one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     claim: str = Field(min_length=1)
     intervention: str = Field(min_length=1)
@@ -40,21 +39,35 @@ class NewNegative(BaseModel):
         return NegativeResult(**fields, evidence=tuple(map(EvidenceRef.parse, self.evidence)), actor=actor)
 
 
-@router.get("")
+class NegativePage(Page):
+    """`scores` in the order of `negatives`; empty where nothing was searched for."""
+
+    negatives: list[NegativeResult]
+    scores: list[float]
+
+
+class OneNegative(Body):
+    negative: NegativeResult
+
+
+@router.get("", response_model=NegativePage)
 def search(
     store: StoreDep,
     q: Annotated[str, Query(max_length=1000)] = "",
     project_id: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 20,
+    after: Annotated[str | None, Query(max_length=500)] = None,
 ) -> Answer:
-    """Best first, with `scores` in the same order; without `q` all of them."""
+    """The best `limit`, with their scores; without `q` all of them, page by page."""
     if not q.strip():
-        return Answer({"negatives": store.negatives.list()[:limit], "scores": []})
+        kept, following = page(store.negatives.list(), Paging(limit=limit, after=after), lambda each: each.id)
+        return Answer({"negatives": kept, "scores": [], "next": following})
     found = store.negatives.search(q, project_id=project_id, limit=limit)
-    return Answer({"negatives": [negative for negative, _ in found], "scores": [score for _, score in found]})
+    negatives, scores = [negative for negative, _ in found], [score for _, score in found]
+    return Answer({"negatives": negatives, "scores": scores, "next": None})
 
 
-@router.post("", status_code=HTTPStatus.CREATED)
+@router.post("", status_code=HTTPStatus.CREATED, response_model=OneNegative)
 def add(store: StoreDep, principal: ResearcherDep, negative: NewNegative) -> Answer:
     """Store one; the same content again is the same one."""
     stored = store.negatives.add(negative.record(principal.name))

@@ -6,23 +6,23 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from context_store.policies import MAJOR
+from context_store.records import Policy
 from contracts.enums import AutonomyLevel, EffectKind
 from control_plane.api.access import AdminDep, ClockDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import MAX_ID, Body, Page, PagingDep, Reason, page
 
-PolicyId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+PolicyId = Annotated[int, Path(ge=1, le=MAX_ID)]
 router = APIRouter(prefix="/policies", tags=["policies"])
 
 
-class Reasoned(BaseModel):
+class Reasoned(Body):
     """Why; kept with the policy and in the ledger."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+    reason: Reason
 
 
 class Autonomy(Reasoned):
@@ -30,7 +30,7 @@ class Autonomy(Reasoned):
 
     loop: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     level: AutonomyLevel
-    effects: list[EffectKind] = []
+    effects: list[EffectKind] = Field(default_factory=list)
     cpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     num_effects: int = Field(default=0, ge=0, le=1_000_000)
 
@@ -41,12 +41,31 @@ class FourEyes(Reasoned):
     effects: list[EffectKind] = Field(min_length=1)
 
 
-@router.get("")
-def policies(store: StoreDep) -> Answer:
+class PolicyPage(Page):
+    """`default_level`: what holds for a loop where no policy says otherwise. `major`: kinds that need an approval."""
+
+    policies: list[Policy]
+    halted: Policy | None
+    default_level: AutonomyLevel
+    major: list[EffectKind]
+
+
+class OnePolicy(Body):
+    policy: Policy
+
+
+class Halted(Body):
+    halted: Policy | None
+
+
+@router.get("", response_model=PolicyPage)
+def policies(store: StoreDep, wish: PagingDep) -> Answer:
     """Every policy ever set, newest first; what holds where none says otherwise; and the kinds that need approval."""
+    found, following = page(store.policies.list(), wish, lambda each: each.id)
     return Answer(
         {
-            "policies": store.policies.list(),
+            "policies": found,
+            "next": following,
             "halted": store.policies.halted(),
             "default_level": AutonomyLevel.PROPOSE,
             "major": sorted(MAJOR),
@@ -54,7 +73,7 @@ def policies(store: StoreDep) -> Answer:
     )
 
 
-@router.post("/autonomy", status_code=HTTPStatus.CREATED)
+@router.post("/autonomy", status_code=HTTPStatus.CREATED, response_model=OnePolicy)
 def set_autonomy(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: Autonomy) -> Answer:
     """Let one loop go this far from now on."""
     policy = store.policies.set_autonomy(
@@ -71,28 +90,28 @@ def set_autonomy(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: Au
     return Answer({"policy": policy}, status_code=HTTPStatus.CREATED)
 
 
-@router.post("/four-eyes", status_code=HTTPStatus.CREATED)
+@router.post("/four-eyes", status_code=HTTPStatus.CREATED, response_model=OnePolicy)
 def four_eyes(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: FourEyes) -> Answer:
     """Ask for two reviewers."""
     policy = store.policies.require_four_eyes(wish.effects, principal.name, principal.role, wish.reason, clock())
     return Answer({"policy": policy}, status_code=HTTPStatus.CREATED)
 
 
-@router.post("/halt", status_code=HTTPStatus.CREATED)
+@router.post("/halt", status_code=HTTPStatus.CREATED, response_model=OnePolicy)
 def halt(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: Reasoned) -> Answer:
     """The kill switch: nothing is begun, running diagnostics are stopped, loops pause."""
     policy = store.policies.halt(principal.name, principal.role, wish.reason, clock())
     return Answer({"policy": policy}, status_code=HTTPStatus.CREATED)
 
 
-@router.post("/resume")
+@router.post("/resume", response_model=Halted)
 def resume(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: Reasoned) -> Answer:
     """Everything goes on where it stood."""
     store.policies.resume(principal.name, principal.role, wish.reason, clock())
     return Answer({"halted": store.policies.halted()})
 
 
-@router.post("/{policy_id}/revoke")
+@router.post("/{policy_id}/revoke", response_model=OnePolicy)
 def revoke(store: StoreDep, clock: ClockDep, principal: AdminDep, policy_id: PolicyId, wish: Reasoned) -> Answer:
     """It holds no longer; what it approved and nobody carried out yet is refused."""
     return Answer({"policy": store.policies.revoke(policy_id, principal.name, principal.role, wish.reason, clock())})

@@ -10,11 +10,14 @@ import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from numpy.typing import NDArray
+from pydantic import Field
 
-from context_store.records import SeriesMatrix
+from context_store.records import Commit, ConfigChange, NonFinite, RunTableRow, SeriesMatrix
 from contracts.errors import UserInputError
+from contracts.events import Scalar
 from control_plane.api.access import StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import Body, Page, PagingDep, first
 from control_plane.comparison import compare, find_segment
 
 router = APIRouter(tags=["read"])
@@ -22,9 +25,51 @@ _MAX_NAMES = 20_000
 _MAX_CELLS = 16_000_000
 _SMALLER = "ask for fewer series, or for fewer steps with lo and hi"
 Step = Annotated[int | None, Query(ge=-(2**63), lt=2**63)]
+Place = Annotated[int | None, Query(ge=0, lt=2**31)]
+_ARCHIVE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A numpy archive.",
+        "content": {"application/x-npz": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 
 
-@router.get("/runs/{run_id}/history", response_class=Response)
+class NonFinites(Body):
+    non_finite: list[NonFinite]
+
+
+class RunTable(Page):
+    rows: list[RunTableRow]
+
+
+class Config(Body):
+    segment: int
+    declared: dict[str, Scalar]
+    effective: dict[str, Scalar]
+
+
+class CodeChange(Body):
+    """`commits`: those of `after` that `before` lacks, oldest first."""
+
+    before: str
+    after: str
+    commits: list[Commit]
+
+
+class Difference(Body):
+    """By what the segment `after` differs from `before`. `effective`: what was really used, beyond `config`."""
+
+    before: str
+    after: str
+    config: list[ConfigChange]
+    effective: list[ConfigChange]
+    mixture: list[ConfigChange]
+    environment: list[ConfigChange]
+    code: CodeChange
+    not_recorded: list[str]
+
+
+@router.get("/runs/{run_id}/history", response_class=Response, responses=_ARCHIVE)
 def history(
     store: StoreDep,
     run_id: str,
@@ -39,7 +84,7 @@ def history(
     return _npz(steps=found.steps, values=found.values, segments=found.segments)
 
 
-@router.get("/runs/{run_id}/matrix", response_class=Response)
+@router.get("/runs/{run_id}/matrix", response_class=Response, responses=_ARCHIVE)
 def matrix(
     store: StoreDep, run_id: str, name: Annotated[list[str], Query(min_length=1)], lo: Step = None, hi: Step = None
 ) -> Response:
@@ -49,7 +94,7 @@ def matrix(
     return _npz(**_matrix(store.series.matrix(run_id, name, lo, hi)))
 
 
-@router.get("/runs/{run_id}/across", response_class=Response)
+@router.get("/runs/{run_id}/across", response_class=Response, responses=_ARCHIVE)
 def across(
     store: StoreDep,
     run_id: str,
@@ -57,9 +102,9 @@ def across(
     lo: Step = None,
     hi: Step = None,
     module: str | None = None,
-    layer: int | None = None,
-    expert: int | None = None,
-    rank: int | None = None,
+    layer: Place = None,
+    expert: Place = None,
+    rank: Place = None,
 ) -> Response:
     """A statistic over all its layers, experts and ranks, or the given ones: as `matrix`, and `layers`, ... [N].
 
@@ -73,12 +118,12 @@ def across(
     return _npz(**_matrix(found), modules=np.array(found.modules, dtype=np.str_), **places)
 
 
-@router.get("/runs/{run_id}/around", response_class=Response)
+@router.get("/runs/{run_id}/around", response_class=Response, responses=_ARCHIVE)
 def around(
     store: StoreDep,
     run_id: str,
     name: Annotated[list[str], Query(min_length=1)],
-    step: Annotated[list[int], Query(min_length=1, max_length=1000)],
+    step: Annotated[list[Annotated[int, Field(ge=-(2**62), lt=2**62)]], Query(min_length=1, max_length=1000)],
     before: Annotated[int, Query(ge=0, le=100_000)] = 50,
     after: Annotated[int, Query(ge=0, le=100_000)] = 50,
 ) -> Response:
@@ -91,29 +136,31 @@ def around(
     return _npz(names=names, steps=found.steps, offsets=found.offsets, values=found.values, present=found.present)
 
 
-@router.get("/runs/{run_id}/non-finite")
+@router.get("/runs/{run_id}/non-finite", response_model=NonFinites)
 def non_finite(store: StoreDep, run_id: str, statistic: str | None = None) -> Answer:
     """The first NaN or infinity of each series that has one, earliest first."""
     store.runs.get(run_id)
     return Answer({"non_finite": store.series.first_non_finite(run_id, statistic)})
 
 
-@router.get("/run-table")
+@router.get("/run-table", response_model=RunTable)
 def run_table(
     store: StoreDep,
+    wish: PagingDep,
     project: str | None = None,
     metric: Annotated[list[str] | None, Query()] = None,
     key: Annotated[list[str] | None, Query()] = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    before: str | None = None,
 ) -> Answer:
     """Runs with their latest values and declared configuration; without `metric` or `key`, of all names."""
-    return Answer({"rows": store.runs.table(project, metric, key, limit, before)})
+    before = store.runs.get(wish.after).id if wish.after is not None else None
+    rows = store.runs.table(project, metric, key, wish.limit + 1, before)
+    kept, following = first(rows, wish, lambda each: each.run.id)
+    return Answer({"rows": kept, "next": following})
 
 
-@router.get("/runs/{run_id}/config")
+@router.get("/runs/{run_id}/config", response_model=Config)
 def config(
-    store: StoreDep, run_id: str, segment: Annotated[int | None, Query(ge=0)] = None, step: Step = None
+    store: StoreDep, run_id: str, segment: Annotated[int | None, Query(ge=0, lt=2**31)] = None, step: Step = None
 ) -> Answer:
     """What a segment (default: the newest) declared, and what was really used at `step` (default: at its end)."""
     run, found = find_segment(store, run_id if segment is None else f"{run_id}#{segment}")
@@ -126,7 +173,7 @@ def config(
     )
 
 
-@router.get("/diff")
+@router.get("/diff", response_model=Difference)
 def diff(store: StoreDep, before: str, after: str) -> Answer:
     """Two runs (their newest segments), or segments as RUN#SEGMENT: config, code, data mixture, environment."""
     return Answer(compare(store, before, after))

@@ -6,26 +6,86 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from contracts.enums import RunRole
-from control_plane.api.access import StoreDep
+from context_store.records import Checkpoint, Run, Segment, TimelineEvent
+from contracts.enums import CauseKind, RunRole, TimelineKind, Verdict
+from contracts.evidence import EvidenceRef
+from control_plane.api.access import ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
+from control_plane.api.bodies import Body, Page, Paging, PagingDep, first, page
+from control_plane.findings import findings, nothing_found
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 _MAX_NAMES = 200
+_MAX_SERIES = 100_000
+_MAX_EVENTS = 10_000
+Step = Annotated[int | None, Query(ge=-(2**63), lt=2**63)]
 
 
-@router.get("")
-def runs(
-    store: StoreDep,
-    role: RunRole | None = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    before: str | None = None,
-) -> Answer:
-    """Newest first; `before` is the id of the last run of the page before."""
-    return Answer({"runs": store.runs.list(role=role, limit=limit, before=before)})
+class RunPage(Page):
+    runs: list[Run]
 
 
-@router.get("/{run_id}")
+class OneRun(Body):
+    """`latest`: last value of each whole-model statistic."""
+
+    run: Run
+    segments: list[Segment]
+    checkpoints: list[Checkpoint]
+    latest: dict[str, float]
+
+
+class NamePage(Page):
+    names: list[str]
+
+
+class Points(Body):
+    """Parallel lists by (step, segment)."""
+
+    name: str
+    steps: list[int]
+    values: list[float]
+    segments: list[int]
+
+
+class AllPoints(Body):
+    series: list[Points]
+
+
+class EventPage(Page):
+    events: list[TimelineEvent]
+
+
+class FindingOut(Body):
+    """An anomaly; cause and verdict are those of its case, null while that is open or there is none."""
+
+    run: str
+    kind: str
+    series: list[str]
+    onset: tuple[int, int]
+    severity: float
+    cause_kind: CauseKind | None
+    verdict: Verdict | None
+    statement: str
+    evidence: list[EvidenceRef]
+
+
+class Findings(Body):
+    """`sentence`: what silence means, where nothing was found."""
+
+    findings: list[FindingOut]
+    sentence: str
+
+
+@router.get("", response_model=RunPage)
+def runs(store: StoreDep, wish: PagingDep, role: RunRole | None = None, project: str | None = None) -> Answer:
+    """Newest first."""
+    before = store.runs.get(wish.after).id if wish.after is not None else None
+    found = store.runs.list(project_id=project, role=role, limit=wish.limit + 1, before=before)
+    kept, following = first(found, wish, lambda each: each.id)
+    return Answer({"runs": kept, "next": following})
+
+
+@router.get("/{run_id}", response_model=OneRun)
 def run(store: StoreDep, run_id: str) -> Answer:
     """`latest`: last value of each whole-model statistic."""
     found = store.runs.get(run_id)
@@ -40,21 +100,29 @@ def run(store: StoreDep, run_id: str) -> Answer:
     )
 
 
-@router.get("/{run_id}/series")
-def series(store: StoreDep, run_id: str, statistic: str | None = None) -> Answer:
+@router.get("/{run_id}/series", response_model=NamePage)
+def series(
+    store: StoreDep,
+    run_id: str,
+    limit: Annotated[int, Query(ge=1, le=_MAX_SERIES)] = _MAX_SERIES,
+    after: str | None = None,
+    statistic: str | None = None,
+) -> Answer:
     """Names of the run's series."""
     store.runs.get(run_id)
-    return Answer({"names": store.series.names(run_id, statistic=statistic)})
+    names = store.series.names(run_id, statistic=statistic)
+    found, following = page(names, Paging(limit=limit, after=after), str)
+    return Answer({"names": found, "next": following})
 
 
-@router.get("/{run_id}/points")
+@router.get("/{run_id}/points", response_model=AllPoints)
 def points(
     store: StoreDep,
     run_id: str,
     name: Annotated[list[str], Query(min_length=1, max_length=_MAX_NAMES)],
     buckets: Annotated[int, Query(ge=1, le=5000)] = 600,
-    lo: Annotated[int | None, Query(ge=0)] = None,
-    hi: Annotated[int | None, Query(ge=0)] = None,
+    lo: Step = None,
+    hi: Step = None,
     view: Literal["canonical", "full"] = "canonical",
 ) -> Answer:
     """Downsampled; extremes, first, last and every non-finite point are kept. `full`: superseded points too."""
@@ -62,8 +130,36 @@ def points(
     return Answer({"series": [store.series.downsample(run_id, each, buckets, lo, hi, view) for each in name]})
 
 
-@router.get("/{run_id}/timeline")
-def timeline(store: StoreDep, run_id: str) -> Answer:
-    """What changed or happened, by step."""
+@router.get("/{run_id}/timeline", response_model=EventPage)
+def timeline(
+    store: StoreDep,
+    run_id: str,
+    limit: Annotated[int, Query(ge=1, le=_MAX_EVENTS)] = _MAX_EVENTS,
+    after: str | None = None,
+    kind: Annotated[list[TimelineKind] | None, Query()] = None,
+    lo: Step = None,
+    hi: Step = None,
+) -> Answer:
+    """What changed or happened, by step; only of some kinds, or between two steps, where that is asked for."""
     store.runs.get(run_id)
-    return Answer({"events": store.timeline.list(run_id)})
+    events = store.timeline.list(run_id, lo, hi, kind)
+    found, following = page(events, Paging(limit=limit, after=after), lambda each: each.id)
+    return Answer({"events": found, "next": following})
+
+
+@router.get("/{run_id}/findings", response_model=Findings)
+def found_so_far(store: StoreDep, run_id: str) -> Answer:
+    """What was found in the run so far, without looking again."""
+    store.runs.get(run_id)
+    found = findings(store, run_id)
+    return Answer({"findings": found, "sentence": "" if found else nothing_found(store, run_id)})
+
+
+@router.post("/{run_id}/detect", response_model=Findings)
+def detect(store: StoreDep, _: ResearcherDep, run_id: str) -> Answer:
+    """Look for anomalies now, as `lathe detect` does; no case is opened."""
+    from loops.debug import detect as look
+
+    store.runs.get(run_id)
+    look(store, run_id)
+    return found_so_far(store, run_id)

@@ -1,0 +1,68 @@
+"""`lathe code`: history with what each change bears on, and what is not committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contracts.errors import UserInputError
+from control_plane.cli.session import Json, console, opened, print_json, print_table
+
+if TYPE_CHECKING:
+    from context_store.links import HunkLink
+
+app = typer.Typer(help="Changes of code, and which fields and statistics they bear on.", no_args_is_help=True)
+Project = Annotated[str, typer.Argument(help="Project id.")]
+
+
+@app.command()
+def link(project: Project, as_json: Json = False) -> None:
+    """Read the project's new commits, and link each change with fields and statistics."""
+    from loops.debug.topics import TOPICS
+
+    with opened() as lathe:
+        repository = Path(lathe.store.projects.get(project).path)
+        num_commits = lathe.store.code.ingest(project, repository)
+        num_hunks = lathe.store.links.link(project, repository, TOPICS)
+        found = {"new_commits": num_commits, "hunks": num_hunks}
+        print_json(found) if as_json else console().print(f"{num_commits} new commits, {num_hunks} changes linked")
+
+
+@app.command()
+def snapshot(project: Project, as_json: Json = False) -> None:
+    """Store what is not committed as a patch."""
+    with opened() as lathe:
+        repository = Path(lathe.store.projects.get(project).path)
+        found = lathe.store.code.ingest_working_tree(project, repository)
+        if as_json:
+            print_json(found)
+        else:
+            console().print("nothing is uncommitted" if found is None else f"{found.hash}: {found.subject}")
+
+
+@app.command()
+def links(
+    project: Project,
+    commit: Annotated[str, typer.Option(help="What this commit bears on.")] = "",
+    series: Annotated[str, typer.Option(help="What bears on this series.")] = "",
+    field: Annotated[str, typer.Option(help="What reads this field.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the links of a commit, a series or a field."""
+    if sum(map(bool, (commit, series, field))) != 1:
+        raise UserInputError("links of what?", remedy="give one of --commit HASH, --series NAME, --field NAME")
+    with opened() as lathe:
+        lathe.store.projects.get(project)
+        found: Sequence[HunkLink]
+        if commit:
+            found = lathe.store.links.of_commit(project, commit)
+        elif series:
+            found = lathe.store.links.bearing_on(project, series)
+        else:
+            found = lathe.store.links.reading(project, field)
+        rows = [(each.commit[:12], each.path, each.new_start, each.field, each.statistic, each.how) for each in found]
+        columns = ("commit", "file", "line", "field", "statistic", "how")
+        print_json(found) if as_json else print_table(columns, rows, empty=f"None. First: lathe code link {project}")

@@ -1,0 +1,41 @@
+"""What was found in a run, and what silence means: for API and command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from context_store import Store
+from contracts.enums import RunState
+
+
+def nothing_found(store: Store, run_id: str) -> str:
+    """What silence means: how much was looked at, and how the run ended. Without a step nothing can be said."""
+    run = store.runs.get(run_id)
+    ended = f"It ended as {run.state}: {run.message}" if run.state == RunState.FAILED else ""
+    if run.last_step == 0:
+        return f"Run {run_id} has no step yet, so nothing can be said about it. {ended}".strip()
+    scope = f"(observed: {len(store.series.names(run_id))} series up to step {run.last_step})"
+    return f"Nothing wrong found {scope}. {ended}".strip()
+
+
+def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Anomalies of a run, each with what its case found out (None while that is open)."""
+    cases = {
+        anomaly.id: case
+        for case in store.knowledge.investigations(run_id=run_id)
+        for anomaly in store.knowledge.anomalies(investigation_id=case.id)
+    }
+    return [
+        {
+            "run": run_id,
+            "kind": anomaly.kind,
+            "series": anomaly.series,
+            "onset": anomaly.onset,
+            "severity": anomaly.severity,
+            "cause_kind": case.cause_kind if (case := cases.get(anomaly.id)) else None,
+            "verdict": case.verdict if case else None,
+            "statement": anomaly.statement,
+            "evidence": anomaly.evidence,
+        }
+        for anomaly in store.knowledge.anomalies(run_id=run_id)
+    ]

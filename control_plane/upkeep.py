@@ -1,0 +1,62 @@
+"""What a worker keeps up beside its work, in a thread of its own: vectors of new texts, and the copy in MLflow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import structlog
+
+from context_store.records import Run
+from contracts.enums import RunState
+from contracts.errors import LatheError
+from control_plane.mlflow_sink import MlflowSink
+from control_plane.wiring import Lathe
+
+_log = structlog.get_logger(__name__)
+_PAUSE_S = 5.0
+_TEXTS_A_ROUND = 32  # so that a stop is heard soon
+_PAGE = 200
+_ENDED = (RunState.COMPLETED, RunState.FAILED, RunState.STOPPED)
+
+
+class Upkeep:
+    """A fault is logged and tried again: neither vectors nor MLflow may disturb a training."""
+
+    def __init__(self, lathe: Lathe) -> None:
+        self._store = lathe.store
+        uri = lathe.settings.mlflow_uri
+        self._sink = MlflowSink(lathe.store, uri) if uri else None
+        self._copied: dict[str, RunState] = {}  # runs that ended and were copied since; a resume changes the state
+
+    def step(self) -> bool:
+        """Some of what is new; True when there may be more."""
+        try:
+            embedded = self._store.search.embed(limit=_TEXTS_A_ROUND)
+            for run in self._to_copy():
+                self._copy(run)
+        except LatheError as error:
+            _log.warning("upkeep waits", reason=error.message)
+            return False
+        return embedded == _TEXTS_A_ROUND
+
+    def run_until(self, stop: threading.Event) -> None:
+        more = False
+        while not stop.wait(0.0 if more else _PAUSE_S):
+            more = self.step()
+
+    def _to_copy(self) -> Iterator[Run]:
+        if self._sink is None:
+            return
+        last: str | None = None
+        while page := self._store.runs.list(limit=_PAGE, before=last):
+            yield from (run for run in page if self._copied.get(run.id) != run.state)
+            last = page[-1].id
+
+    def _copy(self, run: Run) -> None:
+        assert self._sink is not None
+        self._sink.mirror(run)
+        if run.state in _ENDED:
+            self._copied[run.id] = run.state
+        else:
+            self._copied.pop(run.id, None)
