@@ -10,7 +10,7 @@ import streamlit as st
 from ui import session
 from ui.client import UNAUTHORIZED, ApiError, Client, UiSettings, connect
 from ui.components.messages import errors_shown, show_error
-from ui.views import approvals, memory, run, runs, today
+from ui.views import approvals, chat, compare, memory, run, runs, system, timeline, today
 
 FOLDER = Path(__file__).parent
 
@@ -27,13 +27,23 @@ def main() -> None:
     st.logo(str(FOLDER / "logo.svg"), size="large")
     # Before sign-in too: without it a deep link to another page would lose its path.
     page = st.navigation(
-        [
-            st.Page(today.page, title="Today", icon=":material/wb_twilight:", url_path="today", default=True),
-            st.Page(runs.page, title="Runs", icon=":material/show_chart:", url_path="runs"),
-            st.Page(approvals.page, title="Approvals", icon=":material/rule:", url_path="approvals"),
-            st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
-            st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
-        ],
+        {
+            "": [
+                st.Page(today.page, title="Today", icon=":material/wb_twilight:", url_path="today", default=True),
+                st.Page(approvals.page, title="Approvals", icon=":material/rule:", url_path="approvals"),
+                st.Page(chat.page, title="Chat", icon=":material/forum:", url_path="chat"),
+            ],
+            "Runs": [
+                st.Page(runs.page, title="All runs", icon=":material/show_chart:", url_path="runs"),
+                st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
+                st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
+                st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
+            ],
+            "Memory & system": [
+                st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
+                st.Page(system.page, title="System", icon=":material/tune:", url_path="system"),
+            ],
+        },
         position="top",
     )
     with errors_shown():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote, unquote, urlencode
 
 
@@ -12,6 +13,27 @@ def investigation(investigation_id: str) -> str:
 def run(run_id: str, *, series: str = "", lo: str = "", hi: str = "") -> str:
     chosen = {"run": run_id, "series": series, "lo": lo, "hi": hi}
     return "/run?" + urlencode({key: value for key, value in chosen.items() if value})
+
+
+def proposal(proposal_id: str) -> str:
+    return "/approvals?" + urlencode({"proposal": proposal_id})
+
+
+def thread(thread_id: str) -> str:
+    return "/chat?" + urlencode({"thread": thread_id})
+
+
+def ask(*, run_id: str = "", investigation_id: str = "") -> str:
+    """Where a question about a run or a case is asked."""
+    return "/chat?" + urlencode({"run": run_id} if run_id else {"investigation": investigation_id})
+
+
+def compare(run_ids: Sequence[str]) -> str:
+    return "/compare?" + urlencode({"runs": ",".join(run_ids)})
+
+
+def timeline(*, run_id: str = "", project: str = "") -> str:
+    return "/timeline?" + urlencode({"run": run_id} if run_id else {"project": project})
 
 
 def evidence(reference: str) -> tuple[str, str]:
@@ -32,6 +54,11 @@ def evidence(reference: str) -> tuple[str, str]:
         return f"{commit[:7]} {unquote(path)}{lines}", ""
     if kind == "investigation":
         return f"case {target}", investigation(target)
+    if kind in ("suspect", "diagnostic"):
+        case, _, key = target.partition("/")
+        return f"{kind} {unquote(key)[:24]}", investigation(unquote(case))
+    if kind == "proposal":
+        return f"proposal {target[:12]}", proposal(target)
     return f"{kind} {target[:12]}", ""
 
 

@@ -24,6 +24,7 @@ class Record(BaseModel):
 
 class Run(Record):
     id: str
+    project_id: str = ""
     name: str
     role: str
     state: str
@@ -46,9 +47,18 @@ class Principal(Record):
         return self.role in ("reviewer", "admin")
 
 
+class Halt(Record):
+    """The policy that lets nothing begin."""
+
+    reason: str
+    set_by: str
+    set_at: datetime
+
+
 class Health(Record):
     ok: bool
     sentence: str
+    halted: Halt | None = None
     needs_you: int
     running: tuple[Run, ...] = ()
     version: str
@@ -177,11 +187,17 @@ class Proposal(Record):
     decided_at: datetime | None = None
     comment: str = ""
 
+    replaces: str | None = None
+    replaced_by: str | None = None
+
 
 class Effect(Record):
     """A request to the executor, and what came of it."""
 
+    key: str = ""
     kind: str
+    proposal_id: str | None = None
+    investigation_id: str | None = None
     state: str
     message: str = ""
     remedy: str = ""
@@ -216,10 +232,21 @@ class Activity(Record):
 
 
 class Budget(Record):
+    """Limits and what was used of them; 0 allows nothing."""
+
+    id: str = ""
+    parent_id: str | None = None
+    closed: bool = False
     cpu_s: float
     reruns: int
+    tokens: int = 0
+    usd: float = 0.0
+    wall_s: float = 0.0
     cpu_s_used: float
     reruns_used: int
+    tokens_used: int = 0
+    usd_used: float = 0.0
+    wall_s_used: float = 0.0
 
 
 class Case(Record):
@@ -247,3 +274,50 @@ class Case(Record):
     def verdict(self) -> Verdict | None:
         """The verdict on this run; any further ones say how far it reaches."""
         return self.verdicts[0] if self.verdicts else None
+
+
+class Project(Record):
+    id: str
+    path: str
+    owner: str = ""
+
+
+class ConfigChange(Record):
+    key: str
+    before: Scalar = None
+    after: Scalar = None
+    status: str
+
+
+class Commit(Record):
+    hash: str
+    author: str
+    subject: str
+
+
+class CodeChange(Record):
+    """`commits`: those of `after` that `before` lacks, oldest first."""
+
+    before: str
+    after: str
+    commits: tuple[Commit, ...] = ()
+
+
+class Difference(Record):
+    """Of two segments. `not_recorded`: sections of which one side says nothing, so that no difference means nothing."""
+
+    before: str
+    after: str
+    config: tuple[ConfigChange, ...] = ()
+    effective: tuple[ConfigChange, ...] = ()
+    mixture: tuple[ConfigChange, ...] = ()
+    environment: tuple[ConfigChange, ...] = ()
+    code: CodeChange
+    not_recorded: tuple[str, ...] = ()
+
+
+class Opened(Record):
+    """`investigation` is None when nothing is wrong."""
+
+    investigation: Investigation | None = None
+    sentence: str

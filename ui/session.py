@@ -51,13 +51,14 @@ def begin(client: Client, health: Health) -> None:
 
 def remember(token: str) -> None:
     """Set the browser's cookie once per token; an empty token removes it."""
+    place = st.empty()  # always there: what lies below keeps its place, and chosen tabs stay chosen
     if st.session_state.get(_COOKIE_SET) == token:
         return
     st.session_state[_COOKIE_SET] = token
     value = f"{_cookie_name()}={quote(token, safe='')}; SameSite=Strict; path=/"
     age = "" if token else "; max-age=0"
     # json.dumps and percent-encoding: a token from an address can hold anything, and must stay data.
-    st.html(f"<script>document.cookie = {json.dumps(value + age)}</script>", unsafe_allow_javascript=True)
+    place.html(f"<script>document.cookie = {json.dumps(value + age)}</script>", unsafe_allow_javascript=True)
 
 
 def client() -> Client:

@@ -180,6 +180,7 @@ def _store_proof(store: Store, case_id: str, rerun_id: str) -> None:
 def _proposal(case_id: str, run_id: str, rerun_id: str) -> NewProposal:
     return NewProposal(
         investigation_id=case_id, kind=EffectKind.RESUME_WITH_PATCH, title=f"Resume {case_id} without c41d07e",
-        payload={"run_id": run_id}, diff=DIFF, base_state="c41d07e + checkpoint abab", risk=f"low {MARKUP}",
+        payload={"run_id": run_id, "overrides": {"optim.head.lr": 0.002}, "max_step": 300}, diff=DIFF,
+        base_state="c41d07e + checkpoint abab", risk=f"low {MARKUP}",
         verification="both layers fall below 0.6", evidence=(EvidenceRef(kind="run", id=rerun_id),), expires_at=LATER,
     )  # fmt: skip

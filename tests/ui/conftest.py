@@ -16,7 +16,9 @@ from running import RunningLathe, answers, free_port, wait_until, watched_page
 
 from context_store import Store, open_store
 from contracts.enums import Role
-from control_plane.api.app import create_app
+from control_plane.api.app import ApiOptions, create_app
+from control_plane.chat import RULES_ALONE, Mind
+from control_plane.doctor import Check
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM_FLAGS = [
@@ -37,10 +39,21 @@ def served_store(new_database_url: Callable[[], str]) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def api_url(served_store: Store) -> Iterator[str]:
+def mind() -> Mind:
+    """What answers in chat: rules, unless a module has a model."""
+    return RULES_ALONE
+
+
+def _checks() -> tuple[Check, ...]:
+    return (Check(name="disk", ok=False, detail="0.1 GiB free <b>", remedy="free some space"),)
+
+
+@pytest.fixture(scope="module")
+def api_url(served_store: Store, mind: Mind) -> Iterator[str]:
     """The real API in a thread."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(create_app(served_store), host="127.0.0.1", port=port, log_level="warning"))
+    app = create_app(served_store, options=ApiOptions(mind=mind, checks=_checks))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_until(lambda: server.started)
@@ -66,7 +79,8 @@ def lathe(served_store: Store, api_url: str, tmp_path_factory: pytest.TempPathFa
             wait_until(lambda: answers(f"{url}/_stcore/health"))
             reviewer = served_store.tokens.create("ada", Role.REVIEWER)
             viewer = served_store.tokens.create("vera", Role.VIEWER)
-            yield RunningLathe(store=served_store, url=url, reviewer=reviewer, viewer=viewer)
+            admin = served_store.tokens.create("root", Role.ADMIN)
+            yield RunningLathe(store=served_store, url=url, reviewer=reviewer, viewer=viewer, admin=admin)
         finally:
             process.terminate()
             process.wait(timeout=10)

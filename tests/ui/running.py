@@ -21,6 +21,7 @@ class RunningLathe:
     url: str
     reviewer: str
     viewer: str
+    admin: str
 
 
 @contextmanager

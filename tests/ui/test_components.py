@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
+from collections.abc import Iterator
 
 import pytest
 
 from ui import links
-from ui.case import grid
+from ui.case import grid, revision
 from ui.case.curve import by_statistic, focus_lines
 from ui.case.stages import stages
-from ui.client import ApiError, Client, connect
-from ui.components import chips, diff_view, layer_map, markup, series_plot
+from ui.client import ApiError, Client, connect, events
+from ui.components import (
+    answer,
+    budget_bars,
+    chips,
+    diff_view,
+    difference,
+    event_lanes,
+    layer_map,
+    live,
+    markup,
+    series_plot,
+)
 from ui.palette import DARK, LIGHT
-from ui.records import Anomaly, Case, Series, TimelineEvent
+from ui.records import Anomaly, Budget, Case, Difference, Run, Series, TimelineEvent
 
 DIFF = """diff --git a/a.py b/a.py
 index 111..222 100644
@@ -73,6 +86,8 @@ def test_a_report_loses_its_pictures_only() -> None:
         ("run:rr-1", "rr-1", "/run?run=rr-1"),
         ("hunk:3f2a9c1d/balance.py#12..18", "3f2a9c1 balance.py:12–18", ""),
         ("investigation:i-1", "case i-1", "/?investigation=i-1"),
+        ("suspect:i-1/commit%3A3f2a", "suspect commit:3f2a", "/?investigation=i-1"),
+        ("proposal:pr-1", "proposal pr-1", "/approvals?proposal=pr-1"),
     ],
 )  # fmt: skip
 def test_evidence_links(reference: str, label: str, address: str) -> None:
@@ -189,3 +204,79 @@ def test_an_api_that_does_not_answer_is_named_with_a_remedy() -> None:
     assert "lathe up" in caught.value.remedy
     with pytest.raises(ApiError, match="does not know where"):
         connect("")
+
+
+def test_an_edit_sends_only_what_differs_and_says_which_line_it_cannot_read() -> None:
+    payload = {"overrides": {"a": 1}, "max_step": 300, "code": {"base": "c", "revert": ["d"], "pick": [], "diff": ""}}
+    same = {"overrides": revision.as_lines({"a": 1}), "max_step": "300", "revert": "d", "pick": "", "diff": ""}
+    assert revision.changed(payload, same) == {}
+    edited = {**same, "overrides": 'a = 2\nb = "x = y"', "revert": "d\ne"}
+    assert revision.changed(payload, edited) == {
+        "overrides": {"a": 2, "b": "x = y"},
+        "code": {"base": "c", "revert": ["d", "e"], "pick": [], "diff": ""},
+    }
+    with pytest.raises(ApiError, match="“a: 2” cannot be read"):
+        revision.changed(payload, {**same, "overrides": "a: 2"})
+
+
+def test_a_comparison_tells_the_same_from_not_recorded() -> None:
+    fields = {"id": "", "role": "training", "state": "completed", "last_step": 1, "created_at": 0}
+    runs = [Run.model_validate({**fields, "id": f"r{n}", "name": "one name"}) for n in range(3)]
+    change = {"key": "lr<b>", "before": 1, "after": 2, "status": "changed"}
+    code = {"before": "a" * 40, "after": "b" * 40, "commits": [{"hash": "b" * 40, "author": "x", "subject": "<i>"}]}
+    found = [
+        Difference.model_validate({"before": "", "after": "", "code": code, "config": [change]}),
+        Difference.model_validate({"before": "", "after": "", "code": code, "not_recorded": ["config", "code"]}),
+    ]
+    shown = difference.render(runs, found)
+    assert difference.labels(runs) == {"r0": "r0", "r1": "r1", "r2": "r2"}
+    assert "lr&lt;b&gt;" in shown
+    assert "<mark>2</mark>" in shown
+    assert shown.count(">not recorded<") == 2  # r2's field, and its code
+    assert "&lt;i&gt;" in shown
+    assert "No difference where it is recorded" not in shown
+
+
+def test_words_of_a_model_can_hold_no_picture_and_no_link() -> None:
+    assert answer.draft("see ![x](http://h/a.png) and [y](http://h)").count("[") == 0
+
+
+def test_server_sent_events_are_read_piece_by_piece() -> None:
+    lines = iter([": ping", "event: draft", 'data: {"text":', 'data: "a"}', "", "event: stopped", "data:{}", "", ""])
+    assert list(events(lines)) == [("draft", '{"text":\n"a"}'), ("stopped", "{}")]
+
+
+def test_events_lie_in_lanes_with_a_sign_for_each_kind() -> None:
+    first = TimelineEvent(step=3, segment=0, kind="code", title="<b>x", at=0)
+    second = TimelineEvent(step=5, segment=0, kind="resume", title="y", at=0)
+    drawn = event_lanes.figure({"run a": [first, second], "run b": [second]}, LIGHT)
+    assert [(list(trace.x), list(trace.y)) for trace in drawn.data] == [([3], [0.375]), ([5, 5], [-0.375, -1.0])]
+    assert list(drawn.layout.yaxis.ticktext) == ["run a", "run b"]
+    assert drawn.data[0].text == ("&lt;b&gt;x",)
+    assert len({trace.marker.symbol for trace in drawn.data}) == 2
+
+
+def test_a_budget_shows_the_currencies_it_has() -> None:
+    budget = {"id": "case:<b>", "cpu_s": 600, "reruns": 0, "cpu_s_used": 150, "reruns_used": 0}
+    shown = budget_bars.render([Budget.model_validate(budget)])
+    assert "150 of 600 CPU s" in shown
+    assert "width:25%" in shown
+    assert "re-runs" not in shown
+    assert "case:&lt;b&gt;" in shown
+
+
+def test_a_silent_stream_can_be_left_and_is_then_stopped() -> None:
+    said, stopped = threading.Event(), threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield "first"
+        stopped.wait(10)
+
+    reader = live.attended(pieces(), stopped.set)
+    assert next(reader) == "first"
+    assert next(reader) is None
+    assert not stopped.is_set()
+    reader.close()
+    assert stopped.is_set()
+    assert list(live.attended(iter("ab"), said.set)) == ["a", "b"]
+    assert not said.is_set()

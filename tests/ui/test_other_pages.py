@@ -8,6 +8,7 @@ import pytest
 from case_file import StoredCase, store_case
 from running import RunningLathe
 
+from context_store.records import EffectRequest
 from contracts.enums import ProposalState
 
 Page = Any
@@ -16,7 +17,8 @@ Page = Any
 @pytest.fixture(scope="module")
 def cases(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StoredCase]:
     folder = tmp_path_factory.mktemp("runs")
-    return {name: store_case(lathe.store, folder, name) for name in ("first", "second")}
+    names = ("first", "second", "asked", "edited")
+    return {name: store_case(lathe.store, folder, name) for name in names}
 
 
 def test_the_inbox_shows_what_is_bound_and_the_history_what_was_decided(
@@ -37,6 +39,52 @@ def test_the_inbox_shows_what_is_bound_and_the_history_what_was_decided(
     stored = lathe.store.proposals.get(cases["first"].proposal.id)
     assert (stored.state, stored.decided_by, stored.comment) == (ProposalState.REJECTED, "ada", "not today")
     assert lathe.store.proposals.get(cases["second"].proposal.id).state is ProposalState.OPEN
+
+
+def test_changes_are_asked_for_with_a_comment_and_not_without(
+    page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]
+) -> None:
+    asked = cases["asked"].proposal
+    page.goto(f"{lathe.url}/approvals?token={lathe.reviewer}&proposal={asked.id}")
+    page.get_by_role("button", name="Ask for changes").click()
+    page.get_by_role("alert").get_by_text("What you can do").wait_for()
+    assert lathe.store.proposals.get(asked.id).state is ProposalState.OPEN
+    page.get_by_label("Comment").fill("verify on layer 0 too")
+    page.get_by_role("button", name="Ask for changes").click()
+    page.locator(".lt-decided", has_text="changes asked").get_by_text("verify on layer 0 too").wait_for()
+    stored = lathe.store.proposals.get(asked.id)
+    assert (stored.state, stored.comment) == (ProposalState.CHANGES_ASKED, "verify on layer 0 too")
+
+
+def test_an_edit_makes_a_new_proposal_and_its_fate_is_told(
+    page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]
+) -> None:
+    """Shows R801-2.13: an edit needs an approval of its own; what was approved says what came of it."""
+    old = cases["edited"].proposal
+    page.goto(f"{lathe.url}/approvals?token={lathe.reviewer}&proposal={old.id}")
+    page.get_by_text("Edit it first").click()
+    page.get_by_label("Go on up to step").fill("200")
+    page.get_by_role("textbox", name="Configuration that is set otherwise").fill("optim.head.lr = oops")
+    page.get_by_role("button", name="Make the edited proposal").click()
+    page.get_by_role("alert").get_by_text("optim.head.lr = oops").wait_for()
+    page.get_by_role("textbox", name="Configuration that is set otherwise").fill("optim.head.lr = 0.001")
+    page.get_by_role("button", name="Make the edited proposal").click()
+    page.get_by_role("heading", name=f"{old.title} (edited)").wait_for()
+    new = lathe.store.proposals.current(old.id)
+    assert (new.payload["overrides"], new.payload["max_step"], new.replaces) == ({"optim.head.lr": 0.001}, 200, old.id)
+    assert (new.diff, new.state) == (old.diff, ProposalState.OPEN)
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_text("waits for a worker").first.wait_for()
+    key = "edited:resume"
+    lathe.store.effects.request(
+        EffectRequest(
+            key=key, kind=new.kind, payload=new.payload, investigation_id="edited", actor="loop:debug",
+            proposal_id=new.id,
+        )
+    )  # fmt: skip
+    lathe.store.effects.refuse(key, "the base moved <i>on</i>", "propose it again")
+    page.reload()
+    page.locator(".lt-table", has_text="the base moved <i>on</i> propose it again").wait_for()
 
 
 def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import streamlit as st
 
 from ui import session
+from ui.case import revision
 from ui.client import ApiError
 from ui.components import chips, diff_view
-from ui.components.markup import escape, when
+from ui.components.markup import escape, when, words
 from ui.components.messages import show_error
 from ui.records import Case, Principal, Proposal
 
@@ -42,7 +45,7 @@ def head(proposal: Proposal) -> str:
 
 
 def show_form(proposal: Proposal, principal: Principal) -> None:
-    """Approve and reject for who may; for others the reason why the buttons are absent."""
+    """What a reviewer can do with it; for others the reason why the buttons are absent."""
     if not principal.may_decide:
         st.html(
             f'<div class="lt-empty"><strong>You can read this, but not decide it</strong><p>Your token belongs to '
@@ -54,27 +57,31 @@ def show_form(proposal: Proposal, principal: Principal) -> None:
     with st.form(f"decide:{proposal.id}", border=True, enter_to_submit=False):
         comment_key = f"comment:{proposal.id}"
         st.text_area("Comment (kept with the decision)", key=comment_key, height=80, placeholder="Why?")
-        approve, reject, note = st.columns([1, 1, 4], vertical_alignment="center")
-        arguments = (proposal, comment_key)
-        approve.form_submit_button(
-            "Approve", type="primary", icon=":material/check:", on_click=_decide, args=("approve", *arguments),
-            width="stretch",
-        )  # fmt: skip
-        reject.form_submit_button(
-            "Reject", icon=":material/close:", on_click=_decide, args=("reject", *arguments), width="stretch"
-        )
+        *places, note = st.columns([1.1, 1.1, 1.7, 3.4], vertical_alignment="center")
+        for place, (verb, label, icon, kind) in zip(places, _BUTTONS, strict=True):
+            place.form_submit_button(
+                label, type=kind, icon=icon, on_click=_decide, args=(verb, proposal, comment_key), width="stretch"
+            )
         note.html(
             f'<span class="lt-muted">Holds for exactly this change (<code>{escape(proposal.bound_hash[:12])}</code>), '
             f"once, until {escape(when(proposal.expires_at))}. You sign as {escape(principal.name)}.</span>"
         )
     if error := st.session_state.pop(_error_key(proposal), None):
         show_error(error)
+    revision.show_form(proposal)
+
+
+_BUTTONS: tuple[tuple[str, str, str, Literal["primary", "secondary"]], ...] = (
+    ("approve", "Approve", ":material/check:", "primary"),
+    ("reject", "Reject", ":material/close:", "secondary"),
+    ("ask_changes", "Ask for changes", ":material/reply:", "secondary"),
+)
 
 
 def _decide(verb: str, proposal: Proposal, comment_key: str) -> None:
     """Runs with the proposal as it was on the screen, so that the hash sent is the hash that was shown."""
     client = session.client()
-    send = client.approve if verb == "approve" else client.reject
+    send = {"approve": client.approve, "reject": client.reject, "ask_changes": client.ask_changes}[verb]
     try:
         send(proposal.id, comment=st.session_state[comment_key], bound_hash=proposal.bound_hash)
     except ApiError as error:
@@ -89,6 +96,5 @@ def decided(proposal: Proposal) -> str:
     who = f" by {escape(proposal.decided_by)}" if proposal.decided_by else ""
     at = f", {escape(when(proposal.decided_at))}" if proposal.decided_at else ""
     comment = f"<p>“{escape(proposal.comment)}”</p>" if proposal.comment else ""
-    return (
-        f'<div class="lt-decided lt-{escape(proposal.state)}"><b>{escape(proposal.state)}</b>{who}{at}{comment}</div>'
-    )
+    state = f"<b>{escape(words(proposal.state))}</b>"
+    return f'<div class="lt-decided lt-{escape(proposal.state)}">{state}{who}{at}{comment}</div>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from ui import links
 from ui.case import stages
 from ui.components import chips
 from ui.components.markup import escape, steps, words
@@ -22,6 +23,7 @@ def render(case: Case) -> str:
         used, limit = case.budget.cpu_s_used, case.budget.cpu_s
         facts.append(chips.fact("re-runs", f"{case.budget.reruns_used} of at most {case.budget.reruns}"))
         facts.append(chips.fact("cost", f"{used:.0f} of {limit:.0f} CPU s"))
+    facts.append(f'<a href="{escape(links.ask(investigation_id=investigation.id))}" target="_self">Ask about it</a>')
     also = "".join(f"<li>{escape(anomaly.statement)}</li>" for anomaly in case.anomalies if anomaly is not case.leading)
     more = f'<ul class="lt-also">{also}</ul>' if also else ""
     return (

@@ -5,14 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from ui import links, session
-from ui.case import decision
-from ui.client import Client
+from ui.case import decision, fate
 from ui.components import chips, diff_view
 from ui.components.markup import escape, when, words
 from ui.components.messages import show_empty
-from ui.records import Proposal
+from ui.components.tables import table
+from ui.records import Effect, Proposal
 
-_HEAD = "<tr><th>Proposal</th><th>Decision</th><th>By</th><th>Comment</th></tr>"
+_INBOX = ("Waits for you", "Risk", "Holds until")
+_HISTORY = ("Proposal", "Decision", "By", "Comment", "What happened afterwards")
 
 
 def page() -> None:
@@ -20,23 +21,37 @@ def page() -> None:
     st.html("<h1 class='lt-page'>Approvals</h1>")
     proposals = client.proposals()
     waiting = [proposal for proposal in proposals if proposal.state == "open"]
+    effects = client.effects() if len(waiting) < len(proposals) else ()
+    chosen = _chosen(proposals, waiting)
     if not waiting:
         show_empty("Nothing waits for you", "Loops file their proposals here; `lathe diagnose RUN` starts one.")
-    for proposal in waiting:
-        _show(client, proposal, is_only=len(waiting) == 1)
-    _show_history([proposal for proposal in reversed(proposals) if proposal.state != "open"])
+    elif len(waiting) > 1 or chosen not in waiting:
+        st.html(table(_INBOX, [_waiting_row(proposal, is_chosen=proposal == chosen) for proposal in waiting]))
+    if chosen is not None:
+        _show(chosen, effects)
+    decided = [proposal for proposal in reversed(proposals) if proposal.state != "open"]
+    if decided:
+        st.html("<h3>Decided</h3>" + table(_HISTORY, [_decided_row(proposal, effects) for proposal in decided]))
 
 
-def _show(client: Client, proposal: Proposal, *, is_only: bool) -> None:
+def _chosen(proposals: tuple[Proposal, ...], waiting: list[Proposal]) -> Proposal | None:
+    """That of the address, else the one that waits longest."""
+    wanted = st.query_params.get("proposal")
+    found = next((proposal for proposal in proposals if proposal.id == wanted), None)
+    return found or next(iter(waiting), None)
+
+
+def _show(proposal: Proposal, effects: tuple[Effect, ...]) -> None:
     """One proposal with everything that an approval binds."""
-    wanted = st.query_params.get("proposal") in (None, proposal.id)
-    with st.expander(proposal.title, expanded=is_only or (wanted and "proposal" in st.query_params)):
-        st.html(decision.head(proposal) + _case(proposal))
-        if proposal.diff:
-            st.html(diff_view.render(proposal.diff))
-        with st.expander("All arguments, as they are bound"):
-            st.json(proposal.payload)
+    st.html(decision.head(proposal) + _case(proposal))
+    if proposal.diff:
+        st.html(diff_view.render(proposal.diff))
+    with st.expander("All arguments, as they are bound"):
+        st.json(proposal.payload)
+    if proposal.state == "open":
         decision.show_form(proposal, session.principal())
+    else:
+        st.html(decision.decided(proposal) + f"<p>{fate.of(proposal, effects)}</p>")
 
 
 def _case(proposal: Proposal) -> str:
@@ -46,23 +61,25 @@ def _case(proposal: Proposal) -> str:
     return f'<p><a href="{address}" target="_self">The case with its re-runs and verdict</a></p>'
 
 
-def _show_history(decided: list[Proposal]) -> None:
-    if not decided:
-        return
-    rows = "".join(_row(proposal) for proposal in decided)
-    st.html(
-        f'<h3>Decided</h3><div class="lt-scroll"><table class="lt-table"><thead>{_HEAD}</thead><tbody>{rows}</tbody>'
-        "</table></div>"
+def _name(proposal: Proposal) -> str:
+    address = escape(links.proposal(proposal.id))
+    return (
+        f'<td><a href="{address}" target="_self">{escape(proposal.title)}</a>'
+        f"<div class='lt-muted'>{escape(words(proposal.kind))}</div></td>"
     )
 
 
-def _row(proposal: Proposal) -> str:
-    title = escape(proposal.title)
-    if proposal.investigation_id is not None:
-        title = f'<a href="{escape(links.investigation(proposal.investigation_id))}" target="_self">{title}</a>'
+def _waiting_row(proposal: Proposal, *, is_chosen: bool) -> str:
+    look = ' class="lt-chosen" aria-current="true"' if is_chosen else ""
+    return (
+        f"<tr{look}>{_name(proposal)}<td>{escape(proposal.risk)}</td><td>{escape(when(proposal.expires_at))}</td></tr>"
+    )
+
+
+def _decided_row(proposal: Proposal, effects: tuple[Effect, ...]) -> str:
     at = escape(when(proposal.decided_at)) if proposal.decided_at else ""
     return (
-        f"<tr><td>{title}<div class='lt-muted'>{escape(words(proposal.kind))}</div></td>"
-        f"<td>{chips.state(proposal.state)}</td><td>{escape(proposal.decided_by)}<div class='lt-muted'>{at}</div></td>"
-        f"<td>{escape(proposal.comment)}</td></tr>"
+        f"<tr>{_name(proposal)}<td>{chips.state(proposal.state)}</td>"
+        f"<td>{escape(proposal.decided_by)}<div class='lt-muted'>{at}</div></td>"
+        f"<td>{escape(proposal.comment)}</td><td>{fate.of(proposal, effects)}</td></tr>"
     )

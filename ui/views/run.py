@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from ui import palette, session
+from ui import links, palette, session
 from ui.case.curve import inside
 from ui.client import Client
 from ui.components import chips, layer_map, units
@@ -49,7 +49,19 @@ def _show_head(detail: RunDetail) -> None:
         if name in detail.latest:
             facts.append(chips.fact(units.axis_title(name), f"{detail.latest[name]:,.4g}"))
     message = f"<p>{escape(run.message)}</p>" if run.message else ""
-    st.html(f"<h1 class='lt-page'>{escape(run.name)}</h1><div class='lt-facts'>{''.join(facts)}</div>{message}")
+    st.html(
+        f"<h1 class='lt-page'>{escape(run.name)}</h1><div class='lt-facts'>{''.join(facts)}</div>{_ways(run)}{message}"
+    )
+
+
+def _ways(run: Run) -> str:
+    """Where else this run is looked at."""
+    ways = [("Timeline", links.timeline(run_id=run.id)), ("Ask about it", links.ask(run_id=run.id))]
+    if run.parent_run_id:
+        ways.append(("Compare with where it started from", links.compare([run.parent_run_id, run.id])))
+    else:
+        ways.append(("Compare with another", links.compare([run.id])))
+    return " · ".join(f'<a href="{escape(address)}" target="_self">{words}</a>' for words, address in ways)
 
 
 def _show_curves(client: Client, run: Run, names: tuple[str, ...]) -> None:

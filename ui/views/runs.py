@@ -33,6 +33,8 @@ def row(run: Run) -> str:
     if run.parent_run_id:
         at = "" if run.parent_step is None else f", step {run.parent_step}"
         origin = f'<a href="{escape(links.run(run.parent_run_id))}" target="_self">{escape(run.parent_run_id)}</a>{at}'
+        both = links.compare([run.parent_run_id, run.id])
+        origin += f' · <a href="{escape(both)}" target="_self">compare</a>'
     if run.investigation_id:
         address = links.investigation(run.investigation_id)
         origin += f' · <a href="{escape(address)}" target="_self">its case</a>'

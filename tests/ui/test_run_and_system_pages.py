@@ -1,0 +1,80 @@
+"""Comparison, timeline, system and chat without a model, in a browser over a real API and store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from case_file import StoredCase, store_case
+from running import RunningLathe
+
+Page = Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def case(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> StoredCase:
+    return store_case(lathe.store, tmp_path_factory.mktemp("runs"), "look")
+
+
+def test_runs_are_compared_on_one_axis_and_what_was_not_recorded_is_not_called_the_same(
+    page: Page, lathe: RunningLathe
+) -> None:
+    page.goto(f"{lathe.url}/compare?runs=run-look,rr-look&token={lathe.viewer}")
+    page.locator(".js-plotly-plot text", has_text="without c41d07e").first.wait_for()
+    page.get_by_text("Data mixture").wait_for()
+    text = page.locator(".stMain").inner_text()
+    assert "Not recorded on both sides, so nothing can be said." in text
+    assert "No difference." in text  # of the declared configuration, which both have
+    assert "the same code, c41d07e" in text
+
+
+def test_a_timeline_leads_from_the_project_to_the_run_and_shows_markup_as_text(page: Page, lathe: RunningLathe) -> None:
+    page.goto(f"{lathe.url}/timeline?token={lathe.viewer}")
+    page.locator(".lt-table", has_text="skip layers").get_by_role("link", name="pretrain look").first.click()
+    page.wait_for_url("**/timeline?run=run-look")
+    page.get_by_role("heading", name="Timeline of pretrain look").wait_for()
+    page.locator(".js-plotly-plot").wait_for()
+    assert page.locator("#injected").count() == 0
+    assert "<script>" in page.locator(".lt-table").first.inner_text()
+
+
+def test_an_admin_halts_everything_and_makes_a_token_and_a_viewer_can_do_neither(
+    page: Page, lathe: RunningLathe
+) -> None:
+    page.goto(f"{lathe.url}/system?token={lathe.admin}")
+    page.locator(".lt-table", has_text="0.1 GiB free <b>").get_by_text("free some space").wait_for()
+    page.get_by_text("start it with").wait_for()  # no worker runs here
+    page.get_by_role("tab", name="Policies").click()
+    page.get_by_role("button", name="Halt everything").click()
+    page.get_by_role("alert").get_by_text("What you can do").wait_for()  # a reason is needed
+    page.get_by_label("Why (kept in the ledger)").fill("power cut at noon")
+    page.get_by_role("button", name="Halt everything").click()
+    page.get_by_role("alert").get_by_text("power cut at noon").wait_for()
+    halted = lathe.store.policies.halted()
+    assert halted is not None
+    assert (halted.set_by, halted.reason) == ("root", "power cut at noon")
+    page.get_by_label("Why (kept in the ledger)").fill("power is back")
+    page.get_by_role("button", name="Let everything go on").click()
+    page.get_by_role("button", name="Halt everything").wait_for()
+    assert lathe.store.policies.halted() is None
+    page.get_by_role("tab", name="People").click()
+    page.get_by_label("For whom").fill("grace")
+    page.get_by_role("button", name="Make a token").click()
+    secret = page.locator("[data-testid=stCode] code").inner_text().strip()
+    principal = lathe.store.tokens.check(secret)
+    assert principal is not None
+    assert (principal.name, principal.role) == ("grace", "viewer")
+    page.goto(f"{lathe.url}/system?token={secret}")
+    page.get_by_role("tab", name="Policies").click()
+    page.get_by_text("You can see this, but not change it").wait_for()
+    assert page.get_by_role("button", name="Halt everything").count() == 0
+
+
+def test_the_chat_answers_without_a_model_and_its_cards_open_the_objects(page: Page, lathe: RunningLathe) -> None:
+    page.goto(f"{lathe.url}/chat?investigation=look&token={lathe.reviewer}")
+    page.get_by_role("button", name="Why did it happen?").click()
+    page.get_by_text("answered by rules, without a model").wait_for()
+    assert page.locator("#injected").count() == 0
+    page.locator(".lt-answer .lt-evidence").first.wait_for()
+    page.get_by_role("link", name="Read and decide the proposal").first.click()
+    page.get_by_role("heading", name="Resume look without c41d07e").wait_for()
