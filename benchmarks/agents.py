@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.chat import Answer, ChatContext, Retrieval
+from agents.chat import Answer, Answers, ChatContext, Retrieval
 from agents.tools import READING, Toolbox
 from context_store import EmbeddedPostgres, Store, migrate, open_store
 from context_store.records import Anomaly, NegativeResult, NewRun, Project, TimelineEvent
@@ -98,13 +98,17 @@ def _negative(tried: Mapping[str, str], incident: Mapping[str, Any], case_id: st
     )  # fmt: skip
 
 
+def rules_of(store: Store) -> Answers:
+    """Chat without a model."""
+    return Retrieval(store, Toolbox(store, READING))
+
+
 def grade_incidents(
-    store: Store, known: Mapping[str, Refs], questions: Sequence[Mapping[str, Any]]
+    brain: Answers, known: Mapping[str, Refs], questions: Sequence[Mapping[str, Any]]
 ) -> Iterator[Graded]:
     """By the first statement's evidence."""
-    rules = Retrieval(store, Toolbox(store, READING))
-    for each in questions:
-        answer = rules.answer(each["question"], ChatContext())
+    for number, each in enumerate(questions):
+        answer = brain.answer(each["question"], ChatContext(thread_id=f"question-{number}"))
         unknown = bool(each.get("unknown"))
         right = not answer.known
         if not unknown:
@@ -114,13 +118,12 @@ def grade_incidents(
         yield _graded(each["question"], unknown, right, answer)
 
 
-def grade_demo(store: Store, questions: Sequence[Mapping[str, Any]]) -> Iterator[Graded]:
+def grade_demo(store: Store, brain: Answers, questions: Sequence[Mapping[str, Any]]) -> Iterator[Graded]:
     """By the evidence of all statements shown."""
     facts = demo_facts(store)
-    rules = Retrieval(store, Toolbox(store, READING))
-    for each in questions:
+    for number, each in enumerate(questions):
         question = each["question"].format(**facts)
-        answer = rules.answer(question, ChatContext())
+        answer = brain.answer(question, ChatContext(thread_id=f"question-{number}"))
         unknown = bool(each.get("unknown"))
         cited = {str(ref) for ref in answer.citations}
         wanted = {text.format(**facts) for text in each.get("evidence", ())}
@@ -186,7 +189,7 @@ def _demo_rows(home: Path) -> list[Graded]:
     from control_plane.wiring import Lathe
 
     with Lathe.open(load_settings(home)) as lathe:
-        return list(grade_demo(lathe.store, read_questions(QUESTIONS / "demo.jsonl")))
+        return list(grade_demo(lathe.store, rules_of(lathe.store), read_questions(QUESTIONS / "demo.jsonl")))
 
 
 def main() -> None:
@@ -201,7 +204,7 @@ def main() -> None:
     if options.incidents is not None:
         with fresh_store() as store:
             known = load_incidents(store, options.incidents)
-            rows += grade_incidents(store, known, read_questions(QUESTIONS / "incidents.jsonl"))
+            rows += grade_incidents(rules_of(store), known, read_questions(QUESTIONS / "incidents.jsonl"))
     if options.home is not None:
         rows += _demo_rows(options.home)
     for each in rows:

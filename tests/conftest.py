@@ -10,8 +10,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from context_store import EmbeddedPostgres, Store, migrate, open_store
+
+settings.register_profile("lathe", deadline=None)  # speed is measured in benchmarks, not here
+settings.load_profile("lathe")
 
 _numbers = itertools.count()
 

@@ -1,0 +1,151 @@
+"""The same questions and root-cause cases for three brains side by side: rules, a small local model, LATHE_MODEL.
+
+    LATHE_MODEL=anthropic/claude-sonnet-4-5 python -m benchmarks.agent_brains --json --home HOME --incidents FILE
+
+A brain that is not there prints "not run". Every brain gets the same tools and the same grading as in
+`benchmarks.agents`; a model stands alone here, without the rules that help it out in chat. Of a demo's home, each brain
+also orders the suspects of the case (`culprit_first`: it put the proven one first).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.chat import Answer, Answers, ChatContext, ModelChat
+from agents.chat.answer import unknown
+from agents.llm import Door, DoorConfig, LocalBudget, Model, Outside
+from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
+from agents.roles import Hypothesis, order_of
+from agents.roles.opinion import ask
+from agents.tools import READING, Toolbox
+from benchmarks.agents import (
+    QUESTIONS,
+    demo_facts,
+    fresh_store,
+    grade_demo,
+    grade_incidents,
+    load_incidents,
+    read_questions,
+    rules_of,
+    summary,
+)
+from benchmarks.local_brain import is_installed, local_model
+from context_store import Store
+from context_store.records import Amount
+from control_plane.chat import models_of
+from control_plane.settings import load_settings
+
+NOT_RUN = "not run"
+KINDS = ("rules", "local", "api")
+_BUDGET = Amount(tokens=20_000_000, usd=20.0, wall_s=24 * 3600.0)  # of one brain
+_MAX_TOKENS = {"local": 256, "api": 4096}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brain:
+    """`model` None: the rules."""
+
+    kind: str
+    model: Model | None
+
+    def answers(self, store: Store) -> Answers:
+        return rules_of(store) if self.model is None else Alone(self, store)
+
+    def door(self) -> Door:
+        assert self.model is not None
+        outside = Outside(clock=time.monotonic, sleep=time.sleep, new_id=lambda: uuid.uuid4().hex)
+        return Door([self.model], LocalBudget(_BUDGET), outside, DoorConfig(max_tokens=_MAX_TOKENS[self.kind]))
+
+
+class Alone:
+    """A model that nobody helps out: what it fails to say, it does not know. Every question has a thread of its own."""
+
+    def __init__(self, brain: Brain, store: Store) -> None:
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        self._chat = ModelChat(brain.door(), Toolbox(store, READING), InMemorySaver())
+
+    def answer(self, question: str, context: ChatContext) -> Answer:
+        try:
+            return self._chat.answer(question, context)
+        except (ModelConfused, ModelRefused, ModelUnavailable, ContextTooLong) as error:
+            return unknown(f"{error.message} ({error.remedy})")
+
+
+@contextmanager
+def brains(kinds: Sequence[str] = KINDS) -> Iterator[Mapping[str, Brain | None]]:
+    """Those that are asked for; None for one that is not there."""
+    with ExitStack() as running:
+        models: dict[str, Model | None] = dict.fromkeys(kinds)
+        if "local" in kinds and is_installed():
+            models["local"] = running.enter_context(local_model())
+        if "api" in kinds:
+            models["api"] = next(iter(models_of(load_settings())), None)
+        there = {kind for kind, model in models.items() if model is not None} | {"rules"}
+        yield {kind: Brain(kind=kind, model=models[kind]) if kind in there else None for kind in kinds}
+
+
+def measure(brain: Brain, options: argparse.Namespace) -> dict[str, Any]:
+    """What `benchmarks.agents` says of the brain, and whether it finds the culprit of the demo's case."""
+    found: dict[str, Any] = {}
+    if options.incidents is not None:
+        with fresh_store() as store:
+            known = load_incidents(store, options.incidents)
+            asked = _first(read_questions(QUESTIONS / "incidents.jsonl"), options.limit)
+            found["incidents"] = summary(list(grade_incidents(brain.answers(store), known, asked)))
+    if options.home is not None:
+        from control_plane.wiring import Lathe
+
+        with Lathe.open(load_settings(options.home)) as lathe:
+            asked = _first(read_questions(QUESTIONS / "demo.jsonl"), options.limit)
+            found["demo"] = summary(list(grade_demo(lathe.store, brain.answers(lathe.store), asked)))
+            found["root_cause"] = root_cause(lathe.store, brain)
+    for each in found.values():
+        each["brain"] = brain.model.name if brain.model else "rules"
+    return found
+
+
+def root_cause(store: Store, brain: Brain) -> dict[str, Any]:
+    """Whether the brain puts the proven suspect of the demo's case first, and the share of its claims removed."""
+    facts = demo_facts(store)
+    opinion = ask(Hypothesis(store), None if brain.model is None else brain.door(), facts["case"])
+    order = order_of(opinion, facts["case"])
+    by_itself = brain.model is None or opinion.brain == brain.model.name
+    first = bool(order) and by_itself and order[0] == f"commit:{facts['culprit']}"
+    return {"culprit_first": first, "by_itself": by_itself, "removed_share": opinion.removed_share}
+
+
+def _first(questions: Sequence[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    return list(itertools.islice(questions, limit))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--incidents", type=Path, help="published incidents, JSON lines")
+    parser.add_argument("--home", type=Path, help="home of a finished demo")
+    parser.add_argument("--limit", type=int, help="only the first so many questions of each file")
+    parser.add_argument("--brain", choices=KINDS, action="append", help="only these")
+    options = parser.parse_args()
+    if options.incidents is None and options.home is None:
+        parser.error("give --incidents, --home or both")
+    with brains(options.brain or KINDS) as known:
+        found = {kind: NOT_RUN if brain is None else measure(brain, options) for kind, brain in known.items()}
+    for name, each in found.items():
+        sys.stderr.write(f"{name}: {each if each == NOT_RUN else ', '.join(each)}\n")
+    if options.json:
+        sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

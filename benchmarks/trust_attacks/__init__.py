@@ -1,0 +1,1 @@
+"""Attacks on approvals, each really carried out at one of Lathe's doors. See README.md."""
