@@ -22,7 +22,7 @@ demo: setup
 	$(BIN)/lathe demo $(DEMO)
 
 test: setup system check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: setup system
 	$(BIN)/python -m pytest -m slow --timeout 3600

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_store import Store
+from context_store.records import Precedent
 from contracts.enums import RunState
 
 
@@ -35,7 +36,14 @@ def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
             "cause_kind": case.cause_kind if (case := cases.get(anomaly.id)) else None,
             "verdict": case.verdict if case else None,
             "statement": anomaly.statement,
+            "seen_before": [_told(each) for each in store.recurrence.like(anomaly)],
             "evidence": anomaly.evidence,
         }
         for anomaly in store.knowledge.anomalies(run_id=run_id)
     ]
+
+
+def _told(past: Precedent) -> str:
+    """An earlier case that is like this one, in a sentence; what speaks against the same cause is said with it."""
+    how = "the same circumstances" if past.is_strong else f"only a hint: {'; '.join(past.differs)}"
+    return f"{past.title}: {past.diagnosis} ({how})"

@@ -21,10 +21,10 @@ DEFAULT_ENTRY = "recipe:recipe"
 EMBEDDED = "embedded"
 
 
-def register_project(store: Store, folder: Path, *, entry: str = DEFAULT_ENTRY) -> Project:
+def register_project(store: Store, folder: Path, *, entry: str = DEFAULT_ENTRY, owner: str = "") -> Project:
     """Make the folder known and read its history; a project that names a command as its backend keeps it.
 
-    Raises RepositoryError or ConfigError when it cannot be a project.
+    `owner`: who answers for it, unless somebody does. RepositoryError or ConfigError when it cannot be a project.
     """
     folder = folder.expanduser().resolve()
     require_repository(Git(folder))
@@ -39,7 +39,8 @@ def register_project(store: Store, folder: Path, *, entry: str = DEFAULT_ENTRY) 
             remedy=f"write one with a function def {entry.partition(':')[2]}() -> Recipe, "
             "or connect your own training: lathe backend add FILE",
         )
-    project = Project(id=project_id(folder), path=str(folder), entry=entry, backend=EMBEDDED)
+    owner = known.owner or owner if known is not None else owner
+    project = Project(id=project_id(folder), path=str(folder), entry=entry, backend=EMBEDDED, owner=owner)
     store.projects.put(project)
     store.code.ingest(project.id, folder)
     return project

@@ -1,17 +1,24 @@
-"""What a worker keeps up beside its work, in a thread of its own: vectors of new texts, and the copy in MLflow."""
+"""What a worker keeps up beside its work, in a thread of its own.
+
+Vectors of new texts, links of new commits with fields and statistics, and the copy in MLflow.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import structlog
 
 from context_store.records import Run
-from contracts.enums import RunState
-from contracts.errors import LatheError
+from contracts.enums import RunRole, RunState
+from contracts.errors import LatheError, RepositoryError
+from control_plane.git import Git, require_commit
 from control_plane.mlflow_sink import MlflowSink
 from control_plane.wiring import Lathe
+from loops.debug.topics import TOPICS
 
 _log = structlog.get_logger(__name__)
 _PAUSE_S = 5.0
@@ -27,12 +34,14 @@ class Upkeep:
         self._store = lathe.store
         uri = lathe.settings.mlflow_uri
         self._sink = MlflowSink(lathe.store, uri) if uri else None
+        self._linked: dict[str, tuple[str, str]] = {}  # project: its commit and newest training when it was linked
         self._copied: dict[str, RunState] = {}  # runs that ended and were copied since; a resume changes the state
 
     def step(self) -> bool:
         """Some of what is new; True when there may be more."""
         try:
             embedded = self._store.search.embed(limit=_TEXTS_A_ROUND)
+            self._link()
             for run in self._to_copy():
                 self._copy(run)
         except LatheError as error:
@@ -44,6 +53,19 @@ class Upkeep:
         more = False
         while not stop.wait(0.0 if more else _PAUSE_S):
             more = self.step()
+
+    def _link(self) -> None:
+        for project in self._store.projects.list():
+            repository = Path(project.path)
+            trainings = self._store.runs.list(project.id, RunRole.TRAINING, limit=1)
+            if not trainings or not repository.is_dir():
+                continue
+            with suppress(RepositoryError):  # it is no repository any more
+                mark = (require_commit(Git(repository), "HEAD"), trainings[0].id)
+                if self._linked.get(project.id) != mark:
+                    self._store.code.ingest(project.id, repository)
+                    self._store.links.link(project.id, repository, TOPICS)
+                    self._linked[project.id] = mark
 
     def _to_copy(self) -> Iterator[Run]:
         if self._sink is None:

@@ -37,6 +37,8 @@ def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = 
         for finding in found:
             steps = f"steps {finding['onset'][0]}-{finding['onset'][1]}"
             out.print(f"{steps}  {finding['statement']}  (severity {finding['severity']:.1f})", markup=False)
+            for past in finding["seen_before"]:
+                out.print(f"  seen before: {past}", markup=False)
         last = f"  look for the cause: lathe diagnose {run}" if found else nothing_found(lathe.store, run)
         out.print(last, markup=False)
 

@@ -61,7 +61,7 @@ def _prepare(
     from control_plane.trainings import TrainingRequest, new_run_id
 
     overrides = parse_overrides(assignments)
-    known = register_project(lathe.store, project)
+    known = register_project(lathe.store, project, owner=lathe.settings.actor)
     commit = head_commit(Path(known.path), allow_uncommitted=last_commit)
     if resume is None:
         request = TrainingRequest(

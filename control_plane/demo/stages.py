@@ -58,7 +58,7 @@ class Demo:
         self._lathe.backend  # noqa: B018 (begins to start while the project is laid out)
         self._lathe.shipper.catch_up(time.time())
         history = self._lay_out()
-        project = register_project(self._store, history.project)
+        project = register_project(self._store, history.project, owner=self._lathe.settings.actor)
         self._train(project, history)
         case_id = self._look()
         if case_id:

@@ -15,6 +15,7 @@ from contracts.errors import ConfigError, LogFormatError, NotFound, RepositoryEr
 from control_plane.backends.segment import finished_event, is_running
 from control_plane.projects import register_project
 from control_plane.trainings import TrainingRequest, follow
+from control_plane.upkeep import Upkeep
 from control_plane.wiring import Lathe
 
 
@@ -145,3 +146,16 @@ def test_a_folder_without_a_recipe_is_no_project(lathe: Lathe, small_project: Sm
     git(small_project.folder, "rm", "-q", "recipe.py")
     with pytest.raises(ConfigError, match=r"no recipe\.py"):
         register_project(lathe.store, Path(small_project.folder))
+
+
+def test_a_project_has_an_owner_and_its_changes_are_linked_by_themselves(
+    lathe: Lathe, small_project: SmallProject
+) -> None:
+    """Shows R801-2.5 (a change, the fields it reads, the statistics it bears on), without anybody asking."""
+    project = register_project(lathe.store, small_project.folder, owner="ada")
+    assert register_project(lathe.store, small_project.folder, owner="bob").owner == "ada"
+    (small_project.folder / "late.py").write_text("def late(config):\n    return config.slope\n")
+    late = commit(small_project.folder, "late")
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(request(lathe, small_project, commit=late)))
+    Upkeep(lathe).step()
+    assert {(link.path, link.field) for link in lathe.store.links.of_commit(project.id, late)} == {("late.py", "slope")}

@@ -66,6 +66,7 @@ class FindingOut(Body):
     cause_kind: CauseKind | None
     verdict: Verdict | None
     statement: str
+    seen_before: list[str]
     evidence: list[EvidenceRef]
 
 
