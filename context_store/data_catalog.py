@@ -277,7 +277,7 @@ def _text_rows(documents: Sequence[NewDocument]) -> tuple[builtins.list[dict[str
     steps = []
     for each in documents:
         for ordinal, text in enumerate(each.texts):
-            clean = None if text is None else redact_code(text)
+            clean = None if text is None else redact(text)
             key = None if clean is None else hashlib.sha256(clean.encode("utf-8", "backslashreplace")).hexdigest()
             if key is not None and clean is not None:
                 texts[key] = clean.encode("utf-8", "backslashreplace").decode()

@@ -39,9 +39,14 @@ class Benchmarks:
         if not owner.strip() or not found or empty:
             what = f"item {empty[0]} has no words" if empty else "no items" if owner.strip() else "no owner"
             raise UserInputError(f"benchmark '{benchmark_id}': {what}", remedy="give its questions, and an owner")
-        values = {"title": title, "sha256": content_hash(found), "num_items": len(found), "owner": owner.strip()}
+        values = {
+            "title": redact(title),
+            "sha256": content_hash(found),
+            "num_items": len(found),
+            "owner": owner.strip(),
+        }
         values |= {"origin": redact(str(items.path)), "at": self._database.clock()}
-        rows = [{"benchmark_id": benchmark_id, "key": key, "text": _storable(text)} for key, text in found]
+        rows = [{"benchmark_id": benchmark_id, "key": key, "text": _storable(redact(text))} for key, text in found]
         with self._database.begin() as connection:
             put = insert(BenchmarkRow).values(id=benchmark_id, **values).on_conflict_do_nothing()
             if connection.execute(put.returning(BenchmarkRow.id)).first() is not None:

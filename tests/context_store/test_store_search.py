@@ -205,3 +205,17 @@ def test_vectors_of_other_models_fit_and_keep_their_angles() -> None:
 def _cosines(vectors: np.ndarray) -> np.ndarray:
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(unit @ unit.T)
+
+
+def test_what_an_event_tells_in_its_details_is_found_and_readable(store: Store) -> None:
+    """Values of the details are prose to search; their keys are not."""
+    store.timeline.add(
+        TimelineEvent(
+            run_id="run-1", segment=0, step=1, kind=TimelineKind.NOTE, title="incident pub-01",
+            detail={"proven_cause": "excluding groups of nodes replaced the GPU", "tried": ["a quick reboot", "nothing"]},
+        )
+    )  # fmt: skip
+    (hit, *_) = store.search.find("nodes replaced GPU", SearchFilter(kinds=(TextKind.NOTE,)))
+    assert "excluding groups of nodes replaced the GPU" in hit.body
+    assert "a quick reboot. nothing" in hit.body
+    assert "proven_cause" not in hit.body

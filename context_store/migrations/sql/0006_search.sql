@@ -75,7 +75,7 @@ $$;
 -- The strings of a JSON text that are values, as prose; and one of its fields. (Not jsonb, which refuses NaN.)
 CREATE FUNCTION search_prose(detail TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce(string_agg(found[1], '. '), '')
-    FROM regexp_matches(left(detail, 8000), '"((?:[^"\\]|\\.)*)"(?!\s*:)', 'g') AS found
+    FROM regexp_matches(left(detail, 8000), '"((?:[^"\\]|\\.)*)"(\s*:)?', 'g') AS found WHERE found[2] IS NULL
 $$;
 CREATE FUNCTION search_field(detail TEXT, field TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT substring(detail FROM '"' || field || '":"((?:[^"\\]|\\.)*)"')
