@@ -34,7 +34,7 @@ from context_store.records import (
     StageVersion,
     Subset,
 )
-from context_store.redaction import redact, redact_code
+from context_store.redaction import redact
 from contracts.errors import NotFound, UserInputError
 
 
