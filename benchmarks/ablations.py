@@ -15,7 +15,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,8 @@ SWITCHES: dict[str, tuple[dict[str, Scalar], dict[str, Scalar]]] = {
 }
 MEASURES = {"lm_loss": "language-model loss", "max_vio": "MaxVio, mean of layers", "logit_std": "router logit std"}
 _LAST = 20  # steps that are averaged
-_BLUE, _ORANGE = "#0072b2", "#d55e00"  # told apart by the colour-blind (Okabe and Ito 2008)
+_SIDES = {"on old": "#0072b2", "on new": "#d55e00"}  # told apart by the colour-blind (Okabe and Ito 2008)
+_SAID = {"on old": "alone, on the pilot's settings", "on new": "as the last one, to the main run's"}
 _ALL_OLD, _ALL_NEW = "all old", "all new"
 
 
@@ -103,50 +103,25 @@ def _paired(with_it: Sequence[Mapping[str, float]], without: Sequence[Mapping[st
     return t_interval(np.array([a[key] - b[key] for a, b in zip(with_it, without, strict=True)]))
 
 
-def draw(found: Mapping[str, Mapping[str, Mapping[str, PairedEffect]]]) -> str:
-    """SVG: one panel a measure, one row a switch, dot and 95 % interval."""
-    rows = list(next(iter(found.values())))
-    height, panel, left = 90 + 34 * len(rows), 250, 220
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + panel * len(found)}" height="{height}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
-    ]
-    parts += [f'<text x="8" y="{64 + 34 * i}">{escape(name)}</text>' for i, name in enumerate(rows)]
-    for number, (measure, by_switch) in enumerate(found.items()):
-        parts += _panel(left + panel * number, panel - 30, measure, by_switch, height - 30)
-    legend = ("alone, on the pilot's settings", _BLUE), ("as the last one, to the main run's", _ORANGE)
-    for number, (text, colour) in enumerate(legend):
-        x, y = left + panel * number, height - 14
-        parts += [
-            f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/><text x="{x + 10}" y="{y}">{escape(text)}</text>'
-        ]
-    return "\n".join([*parts, "</svg>\n"])
+def draw(found: Mapping[str, Mapping[str, Mapping[str, PairedEffect]]], file: Path) -> None:
+    """One panel a measure, one row a switch, dot and 95 % interval."""
+    from matplotlib.figure import Figure
 
-
-def _panel(
-    x: int, width: int, measure: str, by_switch: Mapping[str, Mapping[str, PairedEffect]], height: int
-) -> list[str]:
-    ends = [abs(end) for pair in by_switch.values() for e in pair.values() for end in (e.mean, e.low, e.high)]
-    reach = 1.05 * min(max(ends), 3.0 * max(abs(e.mean) for pair in by_switch.values() for e in pair.values()))
-    middle = x + width / 2
-
-    def at(value: float) -> float:
-        return middle + max(-1.0, min(1.0, value / reach)) * width / 2
-
-    parts = [
-        f'<text x="{x}" y="20" font-weight="bold">{escape(MEASURES[measure])}</text>',
-        f'<text x="{x}" y="36" fill="#666">-{reach:.2g}</text>'
-        f'<text x="{x + width}" y="36" fill="#666" text-anchor="end">+{reach:.2g}</text>',
-        f'<line x1="{middle}" x2="{middle}" y1="42" y2="{height - 8}" stroke="#999"/>',
-    ]
-    for row, pair in enumerate(by_switch.values()):
-        for offset, (where, effect) in enumerate(pair.items()):
-            y, colour = 56 + 34 * row + 10 * offset, _BLUE if where == "on old" else _ORANGE
-            parts.append(
-                f'<line x1="{at(effect.low):.1f}" x2="{at(effect.high):.1f}" y1="{y}" y2="{y}" stroke="{colour}"/>'
-                f'<circle cx="{at(effect.mean):.1f}" cy="{y}" r="4" fill="{colour}"/>'
-            )
-    return parts
+    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(found), sharey=True)
+    for axes, (measure, by_switch) in zip(panels, found.items(), strict=True):
+        for side, (key, colour) in enumerate(_SIDES.items()):
+            rows = [(row, pair[key]) for row, pair in enumerate(by_switch.values()) if key in pair]
+            places = [row + 0.12 - 0.24 * (1 - side) for row, _ in rows]
+            means = [effect.mean for _, effect in rows]
+            errors = [[e.mean - e.low for _, e in rows], [e.high - e.mean for _, e in rows]]
+            axes.errorbar(means, places, xerr=errors, fmt="o", color=colour, label=_SAID[key], markersize=4)
+        axes.axvline(0.0, color="0.6", linewidth=0.8)
+        axes.set_title(MEASURES[measure], fontsize=10)
+        axes.set_yticks(range(len(by_switch)), list(by_switch))
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 def measure_all(seeds: Sequence[int], steps: int) -> dict[str, list[dict[str, float]]]:
@@ -178,7 +153,7 @@ def main() -> None:
             words = [f"{where} {e.mean:+.3f} ({e.low:+.3f} to {e.high:+.3f})" for where, e in pair.items()]
             sys.stdout.write(f"  {name:32} {'; '.join(words)}\n")
     if options.figure:
-        options.figure.write_text(draw(by_measure))
+        draw(by_measure, options.figure)
     if options.json:
         sys.stdout.write(json.dumps(_as_json(found, by_measure)) + "\n")
 

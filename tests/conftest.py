@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -18,6 +19,29 @@ settings.register_profile("lathe", deadline=None)  # speed is measured in benchm
 settings.load_profile("lathe")
 
 _numbers = itertools.count()
+
+
+@pytest.fixture
+def run_lathe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """run_lathe(ENVIRONMENT, *ARGUMENTS) runs `lathe ARGUMENTS` here: exit status, standard output, standard error."""
+    from control_plane.cli.main import main
+
+    def run(environment: Mapping[str, str], *arguments: object) -> tuple[int, str, str]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
+        status: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+        captured = capsys.readouterr()
+        assert isinstance(status, int)
+        return status, captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture

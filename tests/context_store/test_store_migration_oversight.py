@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from test_store_schema import empty_database
+from older_database import older_database
 
-import context_store
 from context_store import migrate, open_store
 from context_store.records import Amount
 from contracts.enums import ProposalState
 
 
-def make_third_version(url: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(context_store.__file__).parent / "migrations"))
-    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-    engine.dispose()
+def fill_third_version(url: str) -> None:
     with psycopg.connect(url) as connection:
         for name, state in (("open", "open"), ("new", "approved"), ("done", "approved"), ("no", "rejected")):
             row = "%s, 'h', NULL, 'start_run', 't', '{}', '', '', '', '', '{}', %s, now(), now(), '', NULL, ''"
@@ -38,8 +24,8 @@ def make_third_version(url: str) -> None:
 
 
 def test_old_approvals_allow_nothing_and_what_was_spent_stays(postgres_url: str) -> None:
-    url = empty_database(postgres_url, "third_version")
-    make_third_version(url)
+    url = older_database(postgres_url, "third_version", "0003")
+    fill_third_version(url)
     migrate(url)
     with open_store(url, clock=lambda: 0.0) as store:
         states = {each.id: each.state for each in store.proposals.list()}

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from test_store_schema import empty_database
+from older_database import older_database
 
-import context_store
 from context_store import migrate, open_store
 
 
 def test_texts_of_an_older_database_are_found_after_the_upgrade(postgres_url: str) -> None:
-    url = empty_database(postgres_url, "before_search")
-    config = Config()
-    config.set_main_option("script_location", str(Path(context_store.__file__).parent / "migrations"))
-    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-    engine.dispose()
+    url = older_database(postgres_url, "before_search", "0004")
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO project (id, path, entry, backend) VALUES ('p', '/p', 'e', 'embedded')")
         connection.execute(

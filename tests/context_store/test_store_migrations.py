@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import psycopg
 import pytest
-import sqlalchemy as sa
 import zstandard
-from alembic import command
-from alembic.config import Config
-from test_store_schema import empty_database
+from older_database import older_database
 from training_log import counts
 
-import context_store
 from context_store import migrate, open_store
 from contracts.errors import DatabaseVersionError
 
 VALUES = np.array([1.5, np.nan, -np.inf, -0.0, 0.1 + 0.2])
 
 
-def make_first_version(url: str) -> None:
-    """Its schema, and two runs: points in its tail, in its chunks, and one step in both."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(context_store.__file__).parent / "migrations"))
-    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    engine.dispose()
+def fill_first_version(url: str) -> None:
+    """Two runs: points in its tail, in its chunks, and one step in both."""
     steps = np.array([2, 4, 6, 8, 10])
     raw = np.diff(steps, prepend=0).astype("<i8").tobytes()
     raw += VALUES.astype("<f8").view(np.uint8).reshape(-1, 8).T.tobytes()
@@ -54,8 +40,8 @@ def make_first_version(url: str) -> None:
 
 
 def test_a_database_of_the_first_version_is_upgraded_with_every_bit(postgres_url: str) -> None:
-    url = empty_database(postgres_url, "first_version")
-    make_first_version(url)
+    url = older_database(postgres_url, "first_version", "0001")
+    fill_first_version(url)
     with pytest.raises(DatabaseVersionError, match="schema 0001"):
         open_store(url)
     migrate(url)

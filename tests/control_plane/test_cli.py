@@ -17,7 +17,6 @@ from case import RUN, propose_fix, train_bad_run
 from small_project import SmallProject, commit, until
 
 from contracts.enums import ProposalState, RunState
-from control_plane.cli.main import main
 from control_plane.projects import register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -41,21 +40,16 @@ Command = Callable[..., Done]
 
 
 @pytest.fixture
-def command(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs `lathe ARGUMENTS` in this process."""
+def command(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, run_lathe: Callable[..., tuple[int, str, str]]
+) -> Command:
+    """Runs `lathe ARGUMENTS` in this process; a test may change the environment in between."""
     for name, value in settings.as_environment().items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
-        status: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        captured = capsys.readouterr()
-        assert isinstance(status, int)
-        return Done(status=status, out=captured.out, err=captured.err)
+        status, out, err = run_lathe({}, *arguments)
+        return Done(status=status, out=out, err=err)
 
     return run
 

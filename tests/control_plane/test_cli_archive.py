@@ -17,7 +17,6 @@ import pytest
 from small_project import SmallProject, until
 
 from context_store import EmbeddedPostgres
-from control_plane.cli.main import main
 from control_plane.projects import register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -36,22 +35,8 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs `lathe ARGUMENTS` in this process: exit status, standard output, standard error."""
-
-    def run(settings: Settings, *arguments: object) -> tuple[object, str, str]:
-        for name, value in settings.as_environment().items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
-        status: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def command(run_lathe: Command) -> Command:
+    return lambda settings, *arguments: run_lathe(settings.as_environment(), *arguments)
 
 
 def test_a_store_moves_to_another_home_and_out_of_lathe(

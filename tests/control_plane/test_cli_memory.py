@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from context_store.records import NewRun, Project
 from contracts.enums import RunRole
 from contracts.events import CheckpointSaved, Effective, Metrics, SegmentStarted, encode, segment_folder
-from control_plane.cli.main import main
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
@@ -22,29 +21,10 @@ Command = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
-def command(
-    settings: Settings,
-    lathe: Lathe,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Command:
-    """Runs `lathe ARGUMENTS` in this process on a store with run `t` of project `p`."""
+def command(settings: Settings, lathe: Lathe, tmp_path: Path, run_lathe: Command) -> Command:
+    """Runs `lathe ARGUMENTS` on a store with run `t` of project `p`."""
     make_training(lathe, tmp_path)
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run_command(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
-        status: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run_command
+    return partial(run_lathe, settings.as_environment())
 
 
 def make_training(lathe: Lathe, folder: Path) -> None:

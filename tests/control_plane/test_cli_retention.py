@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from context_store.records import NewStream
 from contracts.errors import NotFound
 from contracts.events import Finished, Metrics, encode
-from control_plane.cli.main import main
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
@@ -19,28 +18,13 @@ Command = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
-def command(
-    settings: Settings, lathe: Lathe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs `lathe ARGUMENTS` in this process on a store with runs `a` and `b` of 50 steps and two statistics."""
+def command(settings: Settings, lathe: Lathe, run_lathe: Command) -> Command:
+    """Runs `lathe ARGUMENTS` on a store with runs `a` and `b` of 50 steps and two statistics."""
     for run in ("a", "b"):
         lathe.store.streams.open(NewStream(id=run, run_id=run, project_id="p", name=run, start=run, wall_time=1.0))
         lines = [Metrics(step=step, values={"loss": 1.0, "lr/group.x": 2.0}) for step in range(1, 51)]
         lathe.store.streams.append(run, 0, b"".join(map(encode, [*lines, Finished(step=50, reason="completed")])))
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run_command(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
-        status: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run_command
+    return partial(run_lathe, settings.as_environment())
 
 
 def test_a_run_is_counted_asked_about_and_deleted(command: Command, lathe: Lathe) -> None:

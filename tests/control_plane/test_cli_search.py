@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from context_store.records import NewRun, Project, TimelineEvent
 from contracts.enums import RunRole, TimelineKind
-from control_plane.cli.main import main
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
@@ -24,19 +22,13 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def command(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs `lathe ARGUMENTS` in this process; JSON is read, other output comes as text, errors as their message."""
-    for name, value in settings.as_environment().items():
-        monkeypatch.setenv(name, value)
+def command(settings: Settings, run_lathe: Command) -> Command:
+    """Runs `lathe ARGUMENTS`; JSON is read, other output comes as text, errors as their message."""
 
     def run(*arguments: object) -> Any:
-        monkeypatch.setattr(sys, "argv", ["lathe", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as end:
-            if end.code:
-                return capsys.readouterr().err
-        out = capsys.readouterr().out
+        status, out, err = run_lathe(settings.as_environment(), *arguments)
+        if status:
+            return err
         return json.loads(out.splitlines()[-1]) if "--json" in arguments else out
 
     return run

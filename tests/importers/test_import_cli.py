@@ -10,14 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from context_store import open_store
 from contracts.enums import RunState
-from control_plane.cli.main import main
 
 Command = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
@@ -33,23 +32,8 @@ def environment(database_url: str, short_folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def command(
-    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["lathe", "ingest", *map(str, arguments)])
-        status: Any = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        captured = capsys.readouterr()
-        return int(status), captured.out, captured.err
-
-    return run
+def command(environment: dict[str, str], run_lathe: Command) -> Command:
+    return partial(run_lathe, environment, "ingest")
 
 
 def test_a_dry_run_stores_nothing(command: Command, database_url: str, tmp_path: Path) -> None:
