@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,8 +114,9 @@ def _follow(lathe: Lathe, path: str, columnar: Columnar, project: str | None, *,
     from context_store.importers import discover, fingerprint
 
     known: dict[Any, Any] = {}
-    try:
-        while True:
+    pause = 0.0
+    with _until_interrupted() as stop:
+        while not stop.wait(pause):
             began = time.monotonic()
             found, refused = discover(path, columnar)
             changed = [each for each in found if each.source.uri or known.get(each.source.claimed) != fingerprint(each)]
@@ -121,12 +125,27 @@ def _follow(lathe: Lathe, path: str, columnar: Columnar, project: str | None, *,
                 report = _store(lathe, changed, project, following=True, quiet=as_json)
                 _show(report, [], as_json=as_json)
                 _tell_failures(report.failures)
-            time.sleep(max(_MIN_PAUSE_S, _REST_PER_WORK * (time.monotonic() - began)))
-    except KeyboardInterrupt:
-        found, refused = discover(path, columnar)
-        report = _store(lathe, found, project, following=False, quiet=True)
-        _show(report, refused, as_json=as_json)
-        _raise_failures(report)
+            pause = max(_MIN_PAUSE_S, _REST_PER_WORK * (time.monotonic() - began))
+    found, refused = discover(path, columnar)
+    report = _store(lathe, found, project, following=False, quiet=True)
+    _show(report, refused, as_json=as_json)
+    _raise_failures(report)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C, which an exception could lose in a callback; the second one breaks off."""
+    stop, before = threading.Event(), signal.getsignal(signal.SIGINT)
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _show(report: Report, refused: Sequence[Refused], *, as_json: bool) -> None:
