@@ -166,8 +166,9 @@ def _show(report: Report, refused: Sequence[Refused], *, as_json: bool) -> None:
     left = max(0, len(report.problems) - _MAX_NAMED) + max(0, len(refused) - _MAX_NAMED)
     if left:
         terminal.print(f"and {left} more; --json names all", markup=False)
-    if report.runs and report.runs[0].num_new is not None:
-        console().print(f"  what went wrong in one: lathe detect {report.runs[0].run_id}", markup=False)
+    stored = [run for run in report.runs if run.num_new is not None and run.num_points]
+    if stored:
+        console().print(f"  what went wrong in one: lathe detect {stored[0].run_id}", markup=False)
 
 
 def _raise_failures(report: Report) -> None:
@@ -207,6 +208,13 @@ def _print_runs(project: str, runs: Sequence[RunReport]) -> None:
         table.add_row(run.run_id, *map(str, counts), run.state or "?")
     console().print(f"project {project}" + (" (dry run: nothing is stored)" if is_dry else ""), markup=False)
     console().print(table, markup=False)
+    for run in runs:
+        for number, what in (
+            (run.num_negatives, "negative results: lathe negatives search"),
+            (run.num_scores, "scores, ranked once their checkpoint is known: lathe evals"),
+        ):
+            if number:
+                console().print(f"  {run.run_id}: {number} {what}", markup=False, soft_wrap=True)
 
 
 def _as_json(report: Report, refused: Sequence[Refused]) -> dict[str, Any]:

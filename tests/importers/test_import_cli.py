@@ -60,6 +60,16 @@ def test_an_import_tells_what_it_did(command: Command, tmp_path: Path) -> None:
     assert {run["num_new"] for run in runs} == {0}
 
 
+def test_an_import_of_lessons_says_what_it_stored(command: Command, tmp_path: Path) -> None:
+    lesson: dict[str, Any] = {"id": "x-1", "symptom": "slow", "proven_cause": "one GPU", "cause_kind": "hardware"}
+    lesson["negative_results"] = [{"tried": "bandwidth test", "why_it_failed": "all equal"}]
+    (tmp_path / "incidents.jsonl").write_text(json.dumps(lesson) + "\n")
+    status, out, _ = command(tmp_path / "incidents.jsonl")
+    assert status == 0
+    assert "1 negative results: lathe negatives search" in out
+    assert "lathe detect" not in out, "there is no training in it"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason", "remedy"),
     [
