@@ -12,7 +12,6 @@ import argparse
 import json
 import random
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from typing import Any
 
 from scipy import stats
 
+from benchmarks.place import work_folder
 from context_store.records import Project
 from contracts.events import Scalar
 from control_plane.demo.faults import HEALTHY
@@ -129,12 +129,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep trainings here and go on with them")
     options = parser.parse_args()
     settings = json.loads(options.settings.read_text()) if options.settings else [drawn(n) for n in range(options.runs)]
-    if options.folder:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        found = measure(options.folder.absolute(), settings)
-    else:
-        with tempfile.TemporaryDirectory(prefix="lt") as folder:
-            found = measure(Path(folder), settings)
+    with work_folder(options.folder) as folder:
+        found = measure(folder.absolute(), settings)
     for line in found["statements"]:
         sys.stdout.write(line + "\n")
     sys.stdout.write(f"false alarms {found['false_alarms']}\n")

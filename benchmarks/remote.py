@@ -9,63 +9,20 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import random
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
-from context_store import EmbeddedPostgres, archive, migrate, open_store
+from benchmarks.place import CLIENT, end, place, work_folder
+from context_store import EmbeddedPostgres, archive, open_store
 from context_store.export import export
 from contracts.enums import Role
+from control_plane.services.ports import LOOPBACK
 from kernels.measure import refuse_a_busy_machine
-
-_ROOT = Path(__file__).parents[1]
-_START_S = 60.0
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """(database URL, API URL, researcher token) of a Lathe of its own."""
-    server = EmbeddedPostgres(folder / "pg")
-    url = server.start()
-    migrate(url)
-    with open_store(url) as store:
-        token = store.tokens.create("remote", Role.RESEARCHER)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
-    environment = os.environ | {"LATHE_DATABASE_URL": url, "LATHE_HOME": str(folder / "home")}
-    command = [sys.executable, "-m", "control_plane.services.api", str(port)]
-    process = subprocess.Popen(command, cwd=_ROOT, env=environment)
-    try:
-        _wait(f"http://127.0.0.1:{port}/api/v1/health")
-        yield url, f"http://127.0.0.1:{port}", token
-    finally:
-        process.kill()
-        process.wait()
-        server.stop()
-
-
-def _wait(address: str) -> None:
-    end = time.monotonic() + _START_S
-    while time.monotonic() < end:
-        try:
-            httpx.get(address, timeout=5)
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit(f"the API did not answer within {_START_S:.0f} s at {address}")
 
 
 def random_walk(num_series: int, num_steps: int) -> list[dict[str, float]]:
@@ -82,7 +39,7 @@ def random_walk(num_series: int, num_steps: int) -> list[dict[str, float]]:
 
 def send(folder: Path, url: str, token: str, rows: list[dict[str, float]]) -> dict[str, float]:
     """Log all rows and flush: milliseconds of one `log`, seconds until everything is acknowledged."""
-    sys.path.insert(0, str(_ROOT / "clients" / "lathe_log"))
+    sys.path.insert(0, str(CLIENT))
     lathe_log: Any = importlib.import_module("lathe_log")  # a client for other environments, no package of this one
     run = lathe_log.init("p", run="r", spool=str(folder / "spool"), url=url, token=token)
     taken = []
@@ -147,15 +104,17 @@ def main() -> None:
     options = parser.parse_args()
     if not options.any_load:
         refuse_a_busy_machine()
-    folder = Path(tempfile.mkdtemp(prefix="lt"))
     rows = random_walk(options.series, options.steps)
-    try:
-        with served(folder) as (url, api, token):
-            figures: dict[str, Any] = send(folder, api, token, rows)
-            require_equal(url, rows)
-            figures |= {"equal": True} | keep(folder, url)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with work_folder() as folder, place(folder) as found:
+        api = found.start_api()
+        try:
+            found.wait_for_api()
+            address = f"http://{LOOPBACK}:{found.port}"
+            figures: dict[str, Any] = send(folder, address, found.secrets[Role.RESEARCHER], rows)
+        finally:
+            end(api)
+        require_equal(found.url, rows)
+        figures |= {"equal": True} | keep(folder, found.url)
     for name, value in figures.items():
         sys.stdout.write(f"{name:16} {value:.6g}\n")
     if options.json:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trust_parts.place import work_folder
+from benchmarks.place import work_folder
 from control_plane.logging import configure_logging
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import httpx
 
+from benchmarks.place import ROOT
 from benchmarks.trust_attacks.world import RUN, Allowed, World
-from benchmarks.trust_parts.place import ROOT
 from context_store import Store
 from context_store.records import Amount, EffectRequest, NewProposal, Proposal
 from contracts.enums import EffectKind, EffectState, Role

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.trust_parts.place import Place, end, place
+from benchmarks.place import Place, end, place
 from benchmarks.trust_parts.project import SmallProject, git, make_project
 from benchmarks.trust_parts.receiver import Receiver, receiver
 from context_store.records import Proposal

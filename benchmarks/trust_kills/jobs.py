@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.trust_parts.place import Place
+from benchmarks.place import Place
 from benchmarks.trust_parts.project import SmallProject
 from benchmarks.trust_parts.receiver import Receiver
 from context_store import Store

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.place import place
 from benchmarks.trust_kills.jobs import Desk, Person, Wave, branch_log, outcome, train_bad_run
 from benchmarks.trust_kills.storm import Storm, crew
-from benchmarks.trust_parts.place import place
 from benchmarks.trust_parts.project import make_project
 from benchmarks.trust_parts.receiver import receiver
 from context_store import Store

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from benchmarks.place import Place
 from benchmarks.trust_kills.jobs import Desk, Wave, patiently
-from benchmarks.trust_parts.place import Place
 from context_store import postmaster
 from contracts.errors import DatabaseUnavailable
 

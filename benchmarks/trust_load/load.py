@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.place import Place, end, place
 from benchmarks.trust_load.logger import NAMES, STEPS_PER_S, value
 from benchmarks.trust_load.rate import Answered, Ask, fire, listen
-from benchmarks.trust_parts.place import Place, end, place
 from context_store import Store, open_store
 from context_store.records import (
     Amount,

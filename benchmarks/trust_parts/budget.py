@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.trust_parts.place import place
+from benchmarks.place import place
 from context_store import Store, open_store
 from context_store.records import Amount
 from contracts.errors import BudgetExceeded

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.trust_parts.place import place
+from benchmarks.place import place
 from context_store import Store
 from context_store.records import Amount, Effect, EffectRequest, NegativeResult, NewProposal, NewRun, Project
 from contracts.enums import EffectKind, EffectState, Role, RunRole, SignalStrength

@@ -11,9 +11,11 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from context_store import Store
 from control_plane.services.ports import choose_port
 
 ROOT = Path(__file__).parents[2]
+SEND_SPOOL = "import runpy, sys; sys.argv = ['lathe_log']; runpy.run_module('lathe_log', run_name='__main__')"
 CLIENTS = [ROOT / "clients" / name for name in ("lathe_log", "lathe_read")]
 sys.path[:0] = [str(folder) for folder in CLIENTS]
 
@@ -97,3 +99,9 @@ def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+def points(store: Store, run: str, name: str = "loss") -> list[tuple[int, int, float]]:
+    """(segment, step, value), every one that is stored."""
+    data = store.series.read(run, name, view="full")
+    return sorted(zip(data.segments.tolist(), data.steps.tolist(), data.values.tolist(), strict=True))

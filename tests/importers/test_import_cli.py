@@ -61,7 +61,7 @@ def test_an_import_tells_what_it_did(command: Command, tmp_path: Path) -> None:
 
 
 def test_an_import_of_lessons_says_what_it_stored(command: Command, tmp_path: Path) -> None:
-    lesson: dict[str, Any] = {"id": "x-1", "symptom": "slow", "proven_cause": "one GPU", "cause_kind": "hardware"}
+    lesson: dict[str, object] = {"id": "x-1", "symptom": "slow", "proven_cause": "one GPU", "cause_kind": "hardware"}
     lesson["negative_results"] = [{"tried": "bandwidth test", "why_it_failed": "all equal"}]
     (tmp_path / "incidents.jsonl").write_text(json.dumps(lesson) + "\n")
     status, out, _ = command(tmp_path / "incidents.jsonl")

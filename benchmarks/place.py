@@ -21,7 +21,7 @@ from control_plane.services.ports import LOOPBACK, choose_port
 from control_plane.settings import Settings
 
 READY_S = 60.0
-ROOT = Path(__file__).absolute().parents[2]
+ROOT = Path(__file__).absolute().parents[1]
 CLIENT = ROOT / "clients" / "lathe_log"
 
 
