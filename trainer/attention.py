@@ -48,6 +48,16 @@ class AttentionTables:
             num_kv_heads=config.num_kv_heads,
         )
 
+    def attend(self, qkv_BSAC: Tensor, mask_NTS: Tensor | None) -> Tensor:
+        """[B, S, D] what every position takes from those it may see; plain causal without a mask."""
+        mask = self.mask_TS if mask_NTS is None else mask_NTS
+        out_BSD: Tensor = _RotaryAttention.apply(qkv_BSAC, self, mask)  # type: ignore[no-untyped-call]
+        return out_BSD
+
+    def own(self, x_BS: Tensor) -> Tensor:
+        """The columns of the positions that attend."""
+        return x_BS
+
     def query_rows(self, x_BSHC: Tensor) -> Tensor:
         """[N, T, C] copy: the query heads that share a key head become rows of one matrix."""
         num_sequences, seq_len, num_heads, width = x_BSHC.shape
@@ -117,8 +127,9 @@ def document_mask(document_BS: Tensor | None, tables: AttentionTables) -> Tensor
         return None
     groups, seq_len = tables.num_heads // tables.num_kv_heads, tables.mask_TS.shape[1]
     document_BS = document_BS[:, :seq_len]
-    apart_BSS = document_BS.unsqueeze(2) != document_BS.unsqueeze(1)
-    mask_BSS = tables.mask_TS[:seq_len].masked_fill(apart_BSS, -math.inf)
+    own_BS = tables.own(document_BS)
+    apart_BSS = own_BS.unsqueeze(2) != document_BS.unsqueeze(1)
+    mask_BSS = tables.mask_TS[: own_BS.shape[1]].masked_fill(apart_BSS, -math.inf)
     return mask_BSS.repeat(1, groups, 1).repeat_interleave(tables.num_kv_heads, dim=0)
 
 
@@ -131,9 +142,7 @@ def attention(
     mask_NTS: Tensor | None = None,
 ) -> Tensor:
     """One attention layer; plain causal without a mask. `weights` holds `<prefix>q_proj.weight` and so on."""
-    qkv_BSAC = projected(x_BSD, weights, prefix, config)
-    mask = tables.mask_TS if mask_NTS is None else mask_NTS
-    out_BSD: Tensor = _RotaryAttention.apply(qkv_BSAC, tables, mask)  # type: ignore[no-untyped-call]
+    out_BSD = tables.attend(projected(x_BSD, weights, prefix, config), mask_NTS)
     return functional.linear(out_BSD, weights[f"{prefix}o_proj.weight"])
 
 

@@ -13,6 +13,7 @@ from trainer.balance import normalised
 from trainer.config import TrainConfig
 from trainer.model import Forward, LanguageModel
 from trainer.mtp import PREFIX
+from trainer.ranks.alone import Ranks
 from trainer.stopwatch import Stopwatch
 from trainer.targets import Sequences, Share
 
@@ -37,51 +38,47 @@ def step_gradients(
     step: int,
     config: TrainConfig,
     watch: Stopwatch,
+    ranks: Ranks | None = None,
 ) -> StepGradients:
     """Gradients of the 0-based `step` with respect to `names`; zeros for the main model while MTP freezes it.
 
     With accumulation the balance loss stays exact. Its gradient needs the load of the whole step, so that load is
-    counted in a pass of its own, which draws the same random numbers.
+    counted in a pass of its own, which draws the same random numbers. `ranks` share the step; the forward is that of
+    all of them, the gradients are the cuts that this process holds.
     """
-    leaves = [weights[name] for name in names]
+    ranks = ranks or Ranks()
     used = dict(weights)
     if is_frozen := config.mtp.freezes_main(step):
         used |= {name: weights[name].detach() for name in names if not name.startswith(PREFIX)}
-    num_parts = config.parallel.accumulation
-    share = Share.of(sequences, num_parts, config.mtp.num_modules)
-    if num_parts == 1:
-        forward = model.forward(used, sequences, step, share)
-        watch.lap("forward")
-        return StepGradients(forward=forward, grads=_grads(forward.loss, leaves, is_frozen, watch))
-    if config.moe.balance.scope == "global" and config.moe.balance.coefficient(step):
-        share = replace(share, load_LE=_counted_load(model, used, sequences, step, share))
-    passes, total = [], [torch.zeros_like(leaf) for leaf in leaves]
-    for part in sequences.parts(num_parts):
+    share, parts = ranks.share(sequences, config), [*ranks.mine(sequences).parts(config.parallel.accumulation)]
+    if len(parts) > 1 and config.moe.balance.scope == "global" and config.moe.balance.coefficient(step):
+        share = replace(share, load_LE=_counted_load(model, used, parts, step, share))
+    passes, grads = list[Forward](), tuple[Tensor, ...]()
+    for part in parts:
         forward = model.forward(used, part, step, share)
         watch.lap("forward")
-        torch._foreach_add_(total, _grads(forward.loss / num_parts, leaves, is_frozen, watch))
+        more = ranks.gradients(forward.loss / len(parts), names, weights, is_frozen=is_frozen)
+        grads = tuple(torch._foreach_add(grads, more)) if grads else more
+        watch.lap("backward")
         passes.append(replace(forward, loss=forward.loss.detach()))
-    return StepGradients(forward=_joined(passes), grads=tuple(total))
-
-
-def _grads(loss: Tensor, leaves: Sequence[Tensor], is_frozen: bool, watch: Stopwatch) -> tuple[Tensor, ...]:
-    grads = torch.autograd.grad(loss, leaves, allow_unused=is_frozen, materialize_grads=is_frozen)
-    watch.lap("backward")
-    return grads
+    return StepGradients(forward=ranks.joined(_joined(passes)), grads=grads)
 
 
 @torch.no_grad()
 def _counted_load(
-    model: LanguageModel, weights: Mapping[str, Tensor], sequences: Sequences, step: int, share: Share
+    model: LanguageModel, weights: Mapping[str, Tensor], parts: Sequence[Sequences], step: int, share: Share
 ) -> Tensor:
     state = torch.default_generator.get_state()
-    parts = [model.forward(weights, part, step, share).count_LE for part in sequences.parts(share.num_parts)]
+    counts = [model.forward(weights, part, step, share).count_LE for part in parts]
     torch.default_generator.set_state(state)
-    return normalised(torch.stack(parts).sum(dim=0))
+    count_LE = torch.stack(counts).sum(dim=0)
+    return normalised(share.summed(count_LE) if share.summed else count_LE)
 
 
 def _joined(passes: Sequence[Forward]) -> Forward:
     """One forward as if a single pass had seen all sequences."""
+    if len(passes) == 1:
+        return passes[0]
 
     def value(name: str) -> Any:  # weight_LT may be None
         parts = [getattr(part, name) for part in passes]

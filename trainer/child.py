@@ -1,5 +1,6 @@
 """The training process: `python -m trainer.child LAUNCH.json`, run in the project's folder.
 
+A training of several processes starts the others as `... LAUNCH.json RANK HOST:PORT`; they end with the first.
 SIGTERM and SIGINT end it after the present step with a checkpoint. Exit status: 0 completed or stopped, 1 the
 training failed, 2 the project or its config must be corrected, 3 the machine must be repaired. Whatever ends it
 is the last event of the segment's log, as far as the disk takes it.
@@ -36,9 +37,12 @@ def main(arguments: list[str]) -> int:
     stop = StopRequest()
     try:
         launch = _read_launch(arguments)
-        from trainer.session import run_launch  # imports torch: only now that signals are caught
+        from trainer.session import follow_launch, run_launch  # imports torch: only now that signals are caught
 
-        return run_launch(launch, stop)
+        if len(arguments) < 3:
+            return run_launch(launch, stop, arguments[0])
+        path, rank, address = arguments
+        return follow_launch(launch, int(rank), address) if rank != "0" else run_launch(launch, stop, path, address)
     except LatheError as error:
         sys.stderr.write(f"{error}\n")
         return 3 if isinstance(error, EnvironmentFault) else 2

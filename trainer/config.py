@@ -192,8 +192,14 @@ class ScheduleConfig(Section):
 
 
 class ParallelConfig(Section):
-    """Virtual parallelism: ranks are simulated in one process; the global batch does not depend on any of them."""
+    """How a step is split; the global batch does not depend on any of it.
 
+    Without `processes` the ranks are simulated in one process. With them, dp_size * cp_size processes share weights
+    by FSDP2 and give equal results up to rounding.
+    """
+
+    processes: bool = False
+    ep_size: Count = 1  # neighbouring processes that share the experts, whatever their data- and context-parallel rank
     dp_size: Count = 4
     cp_size: Count = 1  # ranks that share a sequence: of its 2 * cp_size chunks, rank r has r and 2 * cp_size - 1 - r
     accumulation: Count = 1  # forward and backward passes whose gradients are summed before one update
@@ -287,10 +293,30 @@ class TrainConfig(Section):
                 f"data.batch_size {data.batch_size} is not a multiple of parallel.dp_size {parallel.dp_size} "
                 f"times parallel.accumulation {parallel.accumulation}"
             )
+        if parallel.dp_size * parallel.cp_size % parallel.ep_size or self.moe.num_experts % parallel.ep_size:
+            raise ValueError(
+                f"parallel.ep_size {parallel.ep_size} does not divide both parallel.dp_size * parallel.cp_size = "
+                f"{parallel.dp_size * parallel.cp_size} and moe.num_experts {self.moe.num_experts}"
+            )
         if parallel.cp_size > 1 and data.seq_len % (2 * parallel.cp_size):
             raise ValueError(
                 f"data.seq_len {data.seq_len} is not a multiple of 2 * parallel.cp_size = {2 * parallel.cp_size}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _processes_fit(self) -> Self:
+        parallel = self.parallel
+        if parallel.ep_size > 1 and not parallel.processes:
+            raise ValueError("parallel.ep_size spreads experts over processes: set parallel.processes to true")
+        if not parallel.processes:
+            return self
+        if self.moe.router_jitter:
+            raise ValueError("moe.router_jitter draws for all tokens in order: not with parallel.processes")
+        if parallel.ep_size > 1 and self.numerics.experts.products != "torch":
+            raise ValueError("parallel.ep_size needs numerics.experts.products torch")
+        if parallel.cp_size > 1 and self.mtp.num_modules and self.mtp.teacher == "main_head":
+            raise ValueError("mtp.teacher main_head looks ahead: not with parallel.cp_size and parallel.processes")
         return self
 
     @model_validator(mode="after")

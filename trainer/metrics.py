@@ -20,6 +20,7 @@ from trainer.config import TrainConfig
 from trainer.detail import Detail, Named
 from trainer.groups import module_of
 from trainer.model import Forward, router_layers
+from trainer.ranks.alone import Ranks
 from trainer.router import max_violation
 
 
@@ -35,8 +36,9 @@ class Norms:
 class Statistics:
     """Names are made once; `measure` fills in the values of a step."""
 
-    def __init__(self, config: TrainConfig, parameter_names: Sequence[str]) -> None:
-        self._config = config
+    def __init__(self, config: TrainConfig, parameter_names: Sequence[str], ranks: Ranks | None = None) -> None:
+        """`parameter_names` are in the order of the tensors that `norms` gets, cut as `ranks` cut them."""
+        self._config, self._names, self._ranks = config, tuple(parameter_names), ranks or Ranks()
         modules = [module_of(name) for name in parameter_names]
         self._modules = tuple(dict.fromkeys(modules))
         self._module_P = torch.tensor([self._modules.index(module) for module in modules])
@@ -53,16 +55,20 @@ class Statistics:
     @torch.no_grad()
     def norms(self, step: int, weights: Sequence[Tensor], grads: Sequence[Tensor]) -> Norms:
         """Of the 0-based `step`; each parameter counts once, however many ranks or passes its gradient came from."""
-        grad_P = torch.stack(torch._foreach_norm([*grads]))
+        grad_P = self._norms_of(grads)
         is_due = (step + 1) % self._config.diagnostics.norms_every == 0
         detail: list[Named] = []
         weight_P = None
         if is_due or self.detail_is_due(step):
-            weight_P = torch.stack(torch._foreach_norm([weight.detach() for weight in weights]))
+            weight_P = self._norms_of(weights)
         if self.detail_is_due(step):
             assert weight_P is not None
             for statistic, norm_P, tensors in (("grad_norm", grad_P, grads), ("weight_norm", weight_P, weights)):
-                detail += [self._detail.matrices(statistic, norm_P), self._detail.experts(statistic, tensors)]
+                wholes = self._ranks.whole(dict(zip(self._names, tensors, strict=True)))
+                detail += [
+                    self._detail.matrices(statistic, norm_P),
+                    self._detail.experts(statistic, [*wholes.values()]),
+                ]
         return Norms(grad_P=grad_P, weight_P=weight_P if is_due else None, detail=tuple(detail))
 
     @torch.no_grad()
@@ -97,6 +103,10 @@ class Statistics:
         )
         values["aux_loss_share"] = num_layers * penalty / values["loss"] if values["loss"] else 0.0
         return values
+
+    def _norms_of(self, tensors: Sequence[Tensor]) -> Tensor:
+        """[P]"""
+        return self._ranks.norms(torch.stack(torch._foreach_norm([tensor.detach() for tensor in tensors])))
 
     def _losses(self, forward: Forward) -> Iterator[Named]:
         means = torch.stack([forward.loss.detach(), forward.lm_loss, forward.balance_L.mean(), forward.z_L.mean()])

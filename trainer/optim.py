@@ -17,6 +17,7 @@ from torch import Tensor
 from contracts.events import Scalar
 from trainer.config import GROUPS, GroupConfig, MuonConfig, OptimConfig
 from trainer.muon import orthogonalise, rms_scale
+from trainer.ranks.alone import Ranks
 
 _MAX_ELEMENTS = 2**17  # of a bucket: weights, gradient and state of one update stay in a core's cache
 STATE_NAMES = {"adamw": ("first", "second"), "muon": ("momentum",)}
@@ -49,23 +50,31 @@ class Bucket:
         parts = torch.split(flat, [math.prod(shape) for shape in self.shapes])
         return {name: part.view(shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)}
 
-    def direction(self, grad: Tensor, muon: MuonConfig) -> Tensor:
+    def direction(self, grad: Tensor, muon: MuonConfig, ranks: Ranks) -> Tensor:
         """What the learning rate multiplies, from the clipped flat gradient; advances the state."""
         self.age += 1
         if self.settings.optimizer == "muon":
-            return self._muon_direction(grad, muon)
+            return self._muon_direction(grad, muon, ranks)
         first, second, settings = self.state["first"], self.state["second"], self.settings
         first.lerp_(grad, 1.0 - settings.beta1)
         second.mul_(settings.beta2).addcmul_(grad, grad, value=1.0 - settings.beta2)
         denominator = second.sqrt().div_(math.sqrt(1.0 - settings.beta2**self.age)).add_(settings.eps)
         return first.div(denominator).div_(1.0 - settings.beta1**self.age)
 
-    def _muon_direction(self, grad: Tensor, muon: MuonConfig) -> Tensor:
+    def _muon_direction(self, grad: Tensor, muon: MuonConfig, ranks: Ranks) -> Tensor:
         momentum, beta = self.state["momentum"], self.settings.beta1
         momentum.lerp_(grad, 1.0 - beta)
         update = grad.lerp(momentum, beta) if muon.nesterov else momentum
-        direction = orthogonalise(update.view(-1, *self.matrix), muon.iterations, self.settings.eps)
-        return direction.reshape(-1).mul_(rms_scale(self.matrix, muon.rms))
+        is_cut = ranks.count > 1 and any(len(shape) == 2 for shape in self.shapes)  # stacks are cut between matrices
+        wholes = ranks.whole(self.split(update)) if is_cut else {}
+        if is_cut:
+            update = torch.cat([whole.reshape(-1) for whole in wholes.values()])
+        direction = orthogonalise(update.view(-1, *self.matrix), muon.iterations, self.settings.eps).reshape(-1)
+        if is_cut:
+            parts = torch.split(direction, [whole.numel() for whole in wholes.values()])
+            cuts = [ranks.cut(name, part.view(wholes[name].shape)) for name, part in zip(wholes, parts, strict=True)]
+            direction = torch.cat([cut.reshape(-1) for cut in cuts])
+        return direction.mul_(rms_scale(self.matrix, muon.rms))
 
 
 class Optimizer:
@@ -79,14 +88,17 @@ class Optimizer:
         muon: MuonConfig,
         states: Mapping[str, ParameterState],
         head_dim: int | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         """`states` come from a checkpoint; a parameter without one, or whose optimizer changed, starts anew.
 
+        Of values and states it has the cuts that `ranks` give this process.
         `head_dim` are the rows of one head in query, key and value matrices; `muon.split_heads` needs it.
         """
-        self._muon = muon
+        self._muon, self._ranks = muon, ranks or Ranks()
         self.groups = dict(groups)
-        self._buckets = _buckets(values, groups, optim, states, head_dim if muon.split_heads else None)
+        shapes = {name: self._ranks.whole_shape(name, value) for name, value in values.items()}
+        self._buckets = _buckets(values, shapes, groups, optim, states, head_dim if muon.split_heads else None)
         self.weights = {n: w.requires_grad_() for bucket in self._buckets for n, w in bucket.split(bucket.flat).items()}
         self.names = tuple(self.weights)
 
@@ -109,12 +121,13 @@ class Optimizer:
             grad = torch.cat([grad.reshape(-1) for grad in grads[start:end]]).mul_(scale)
             start = end
             lr = bucket.settings.lr * multiplier
-            change = bucket.direction(grad, self._muon).mul_(-lr)
+            change = bucket.direction(grad, self._muon, self._ranks).mul_(-lr)
             if bucket.settings.weight_decay:
                 change.add_(bucket.flat, alpha=-lr * bucket.settings.weight_decay)
             bucket.flat.add_(change)
             squared.setdefault(bucket.group, []).append(torch.linalg.vector_norm(change))
-        return {group: torch.linalg.vector_norm(torch.stack(norms)) for group, norms in squared.items()}
+        norms = torch.stack([torch.linalg.vector_norm(torch.stack(norms)) for norms in squared.values()])
+        return dict(zip(squared, self._ranks.norms(norms), strict=True))
 
     def states(self) -> dict[str, ParameterState]:
         """State by parameter name; the tensors are views."""
@@ -137,30 +150,31 @@ class Optimizer:
 
 def _buckets(
     values: Mapping[str, Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
     groups: Mapping[str, str],
     optim: OptimConfig,
     states: Mapping[str, ParameterState],
     head_rows: int | None,
 ) -> list[Bucket]:
     members: dict[tuple[int, bool, int, tuple[int, ...]], list[str]] = {}
-    for name, value in values.items():
+    for name in values:
         settings = optim.group(groups[name])
         age = states[name].age if _fits(states.get(name), settings) else 0
-        shape = _matrix(name, value, head_rows) if settings.optimizer == "muon" else ()
+        shape = _matrix(name, shapes[name], head_rows) if settings.optimizer == "muon" else ()
         members.setdefault((GROUPS.index(groups[name]), _is_mtp(name), age, shape), []).append(name)
     return [
         _bucket(GROUPS[group], optim.group(GROUPS[group]), age, matrix, some, values, states)
         for (group, _, age, matrix), names in sorted(members.items())
-        for some in _pieces(names, values)
+        for some in _pieces(names, shapes)
     ]
 
 
-def _pieces(names: list[str], values: Mapping[str, Tensor]) -> list[list[str]]:
+def _pieces(names: list[str], shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:
     """The names in order, in as few lists as keep each within the cache."""
     pieces: list[list[str]] = []
     room = 0
     for name in names:
-        size = values[name].numel()
+        size = math.prod(shapes[name])
         if size > room:
             pieces.append([])
             room = max(_MAX_ELEMENTS, size)
@@ -195,8 +209,8 @@ def _bucket(
     )
 
 
-def _matrix(name: str, value: Tensor, head_rows: int | None) -> tuple[int, ...]:
-    rows, columns = value.shape[-2:]
+def _matrix(name: str, shape: tuple[int, ...], head_rows: int | None) -> tuple[int, ...]:
+    rows, columns = shape[-2:]
     is_by_head = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
     return (head_rows if head_rows and is_by_head else rows, columns)
 

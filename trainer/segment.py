@@ -30,6 +30,7 @@ from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
 from trainer.corpus import Corpus, corpus_of
 from trainer.executed import ExecutionRecord
 from trainer.feasibility import check_feasible, machine_memory
+from trainer.ranks.alone import Ranks
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
 from trainer.samples import sample_space
@@ -52,9 +53,10 @@ class Segment:
         record: ExecutionRecord,
         stop_requested: Callable[[], bool],
         say: Callable[[str], object],
+        ranks: Ranks | None = None,
     ) -> None:
         self._launch, self._recipe, self._log, self._record = launch, recipe, log, record
-        self._stop_requested, self._say = stop_requested, say
+        self._stop_requested, self._say, self._ranks = stop_requested, say, ranks
         self._config = recipe.config
         self._wishes = Wishes(segment_folder(launch.folder, launch.segment), stop_requested)
         self._saved: list[CheckpointSaved] = list(log.found.checkpoints)
@@ -70,7 +72,7 @@ class Segment:
         state = self._start_state()
         if not self._log.found.is_started:
             self._log.append(self._started(state, corpus))
-        training = Training(self._recipe, corpus, state, time.perf_counter)
+        training = Training(self._recipe, corpus, state, time.perf_counter, self._ranks)
         last_step = self._launch.max_step or self._config.steps
         traced_until = training.step + _TRACED_STEPS  # tracing slows the project's own code
         finished: Finished | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,18 +14,24 @@ import torch
 from contracts.backend import Launch
 from contracts.errors import DiskFull, LatheError, UserInputError
 from contracts.events import Finished, segment_folder
+from trainer.corpus import corpus_of
 from trainer.executed import ExecutionRecord
 from trainer.project import is_project_fault, load_recipe, where
+from trainer.ranks.team import member, team_of
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
 from trainer.segment import Segment
+from trainer.training import Training
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
-def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
+def run_launch(
+    launch: Launch, stop_requested: Callable[[], bool], launch_path: str | None = None, address: str | None = None
+) -> int:
     """0 when the segment completed or was stopped, 1 when its training failed.
 
+    `launch_path` and `address` are for the other processes of a training that has several (`ranks.team`).
     A segment that is already complete is left alone. Errors are recorded in the log, as far as the disk takes
     it, and raised: those of the project's code as UserInputError.
     """
@@ -34,7 +41,7 @@ def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
     if log.found.finished == "completed":
         return 0
     try:
-        finished = _train(launch, log, stop_requested)
+        finished = _train(launch, log, stop_requested, launch_path, address)
     except Exception as error:
         failure = _failure(error, Path(launch.project))
         with contextlib.suppress(DiskFull):
@@ -45,16 +52,48 @@ def run_launch(launch: Launch, stop_requested: Callable[[], bool]) -> int:
     return 1 if finished.reason == "failed" else 0
 
 
-def _train(launch: Launch, log: RunLog, stop_requested: Callable[[], bool]) -> Finished:
+def follow_launch(launch: Launch, rank: int, address: str) -> int:
+    """Be process `rank` of a launch whose first process is at `address`: 0 at its end, 1 when it is lost."""
+    make_deterministic(launch.num_threads)
+    keep_freed_memory()
+    recipe = _recipe(launch)
+    try:
+        with member(recipe.config, rank, address) as (ranks, orders):
+            training = Training(recipe, corpus_of(recipe.config.data), None, time.perf_counter, ranks)
+            for order in orders:
+                _obey(training, order)
+    except RuntimeError as error:
+        sys.stderr.write(f"process {rank}: {str(error).splitlines()[0]}\n")
+        return 1
+    return 0
+
+
+def _obey(training: Training, order: str) -> None:
+    if order == "advance":
+        training.advance()
+    elif order == "state":
+        training.state()
+    else:
+        training.rewind(None)
+
+
+def _train(
+    launch: Launch, log: RunLog, stop_requested: Callable[[], bool], launch_path: str | None, address: str | None
+) -> Finished:
     record = ExecutionRecord(Path(launch.project))
     record.start()
     try:
-        recipe = load_recipe(Path(launch.project), launch.entry)
-        overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
-        recipe = Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
-        return Segment(launch, recipe, log, record, stop_requested, _say).run()
+        recipe = _recipe(launch)
+        with team_of(recipe.config, launch_path, address) as ranks:
+            return Segment(launch, recipe, log, record, stop_requested, _say, ranks).run()
     finally:
         record.stop()
+
+
+def _recipe(launch: Launch) -> Recipe:
+    recipe = load_recipe(Path(launch.project), launch.entry)
+    overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
+    return Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
 
 
 def _failure(error: Exception, project: Path) -> Exception:

@@ -6,8 +6,8 @@ L router layers, E experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,13 +21,23 @@ class Sequences:
     tokens_BS: Tensor
     document_BS: Tensor | None = None  # int64, which document a token is of, -1 for padding; None: one document a row
     label_mask_BS: Tensor | None = None  # bool, which tokens count as labels; None: all
+    columns: Tensor | None = None  # int64, the positions that this process computes; None: all
+
+    @property
+    def inputs(self) -> Tensor:
+        """[B, S]"""
+        return self.own(self.tokens_BS[:, :-1])
+
+    def own(self, x_BS: Tensor) -> Tensor:
+        """The columns of a [B, S] tensor that this process computes."""
+        return x_BS if self.columns is None else x_BS[:, self.columns]
 
     def parts(self, count: int) -> Iterator[Sequences]:
         """Equal stretches of the sequences, in order."""
         masks = (self.document_BS, self.label_mask_BS)
         chunks = [[None] * count if mask is None else mask.chunk(count) for mask in masks]
         for tokens_BS, document_BS, label_mask_BS in zip(self.tokens_BS.chunk(count), *chunks, strict=True):
-            yield Sequences(tokens_BS=tokens_BS, document_BS=document_BS, label_mask_BS=label_mask_BS)
+            yield replace(self, tokens_BS=tokens_BS, document_BS=document_BS, label_mask_BS=label_mask_BS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +47,7 @@ class Targets:
     token_BS: Tensor
     real_BS: Tensor
     counts_BS: Tensor
+    num_labels_B: Tensor  # of the whole sequence, also where this process computes a part of it
 
     @classmethod
     def of(cls, sequences: Sequences, depth: int) -> Targets:
@@ -51,7 +62,10 @@ class Targets:
         if sequences.label_mask_BS is not None:
             counts_BS = real_BS & _ahead(sequences.label_mask_BS, depth + 1, length, fill=False)
         return cls(
-            token_BS=_ahead(sequences.tokens_BS, depth + 1, length, fill=0), real_BS=real_BS, counts_BS=counts_BS
+            token_BS=sequences.own(_ahead(sequences.tokens_BS, depth + 1, length, fill=0)),
+            real_BS=sequences.own(real_BS),
+            counts_BS=sequences.own(counts_BS),
+            num_labels_B=counts_BS.sum(dim=1),
         )
 
 
@@ -62,7 +76,8 @@ class Share:
     num_parts: int
     num_labels_J: Tensor  # labels of the step by depth
     num_real_J: Tensor  # routed tokens of the step: of the main layers, then of each MTP module
-    load_LE: Tensor | None = None  # expert load of the step; None: the part is the whole step
+    load_LE: Tensor | None = None  # expert load of the step; None: that of the part, or what `summed` makes of it
+    summed: Callable[[Tensor], Tensor] | None = None  # the sum of a tensor over the processes; None: there is one
 
     @classmethod
     def of(cls, sequences: Sequences, num_parts: int, num_modules: int) -> Share:
@@ -82,13 +97,13 @@ class Share:
 def real_tokens(sequences: Sequences) -> Tensor:
     """[B, S] True where an input token is no padding."""
     if sequences.document_BS is None:
-        return torch.ones_like(sequences.tokens_BS[:, :-1], dtype=torch.bool)
-    return sequences.document_BS[:, :-1] >= 0
+        return torch.ones_like(sequences.inputs, dtype=torch.bool)
+    return sequences.own(sequences.document_BS[:, :-1]) >= 0
 
 
 def inputs_ahead(sequences: Sequences, depth: int) -> Tensor:
     """[B, S] the token `depth` places ahead of each position, 0 behind the end: what an MTP module is told."""
-    return _ahead(sequences.tokens_BS, depth, sequences.tokens_BS.shape[1] - 1, fill=0)
+    return sequences.own(_ahead(sequences.tokens_BS, depth, sequences.tokens_BS.shape[1] - 1, fill=0))
 
 
 def _ahead(x_BS: Tensor, distance: int, length: int, fill: float) -> Tensor:

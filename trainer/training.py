@@ -6,7 +6,7 @@ import hashlib
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from trainer.metrics import Statistics
 from trainer.model import LanguageModel
 from trainer.mtp import grown
 from trainer.optim import Optimizer, ParameterState
+from trainer.ranks.alone import Ranks
 from trainer.recipe import Recipe
 from trainer.stopwatch import Stopwatch
 from trainer.weights import buffer_shapes, initial_buffers, initial_weights, parameter_shapes
@@ -52,9 +53,21 @@ class StepRecord:
 class Training:
     """A recipe in progress. Equal recipe, corpus and state give equal bits on one thread."""
 
-    def __init__(self, recipe: Recipe, corpus: Corpus, state: TrainingState | None, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds, for the speed only. Raises ConfigError when `state` has weights of another shape."""
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        state: TrainingState | None,
+        clock: Callable[[], float],
+        ranks: Ranks | None = None,
+    ) -> None:
+        """`clock` gives seconds, for the speed only; `ranks` are the processes that do each step together.
+
+        `state` is that of the first process. Raises ConfigError when it has weights of another shape.
+        """
         config, parts = recipe.config, recipe.parts
+        self._ranks = ranks = ranks or Ranks()
+        state = ranks.shared(state)
         self.step = state.step if state else 0
         self._config, self._parts, self._clock = config, parts, clock
         self._groups = assign_groups(
@@ -63,8 +76,8 @@ class Training:
         self._load(state)
         self._used_groups = tuple(dict.fromkeys(self._groups.values()))
         self._loader = Loader(config, parts, corpus, state.loader if state else None, self.step)
-        self._model = LanguageModel(config, parts)
-        self._statistics = Statistics(config, self._optimizer.names)
+        self._model = LanguageModel(config, parts, ranks)
+        self._statistics = Statistics(config, self._optimizer.names, ranks)
         self._constant = self._constant_settings()
 
     def _load(self, state: TrainingState | None) -> None:
@@ -75,23 +88,33 @@ class Training:
         if state:
             values |= _matching(grown(state.weights, shapes), shapes)
             self._buffers |= _matching(state.weights, buffer_shapes(config))
-        states = state.optimizer if state else {}
-        self._optimizer = Optimizer(values, self._groups, config.optim, config.muon, states, config.model.head_dim)
+        states = {name: self._cut(name, kept) for name, kept in (state.optimizer if state else {}).items()}
+        cuts = self._ranks.hold(values)
+        self._optimizer = Optimizer(
+            cuts, self._groups, config.optim, config.muon, states, config.model.head_dim, self._ranks
+        )
+
+    def _cut(self, name: str, kept: ParameterState) -> ParameterState:
+        return replace(kept, tensors={key: self._ranks.cut(name, tensor) for key, tensor in kept.tensors.items()})
 
     def rewind(self, state: TrainingState | None) -> None:
         """Take back weights and optimizer to those of `state` (None: the initial ones). Steps and data go on."""
+        self._ranks.announce("rewind")
+        state = self._ranks.shared(state)
         self._load(state)
         self._constant["numerics.rewound_to"] = state.step if state else 0
 
     def advance(self) -> StepRecord:
         """Do one optimizer step."""
+        self._ranks.announce("advance")
         step, config = self.step, self._config
         watch = Stopwatch(self._clock, has_laps=self._statistics.detail_is_due(step))
         _seed_generators(config.seed, step)
         batch = self._loader.read(step)
         watch.lap("data")
         weights = self._optimizer.weights | self._buffers
-        found = step_gradients(self._model, weights, self._optimizer.names, batch.sequences, step, config, watch)
+        names = self._optimizer.names
+        found = step_gradients(self._model, weights, names, batch.sequences, step, config, watch, self._ranks)
         before = self._statistics.norms(step, [*self._optimizer.weights.values()], found.grads)
         grad_norm = float(torch.linalg.vector_norm(before.grad_P))
         multiplier = self._parts.learning_rate(step, config.schedule)
@@ -122,16 +145,33 @@ class Training:
 
     def state(self) -> TrainingState:
         """Views of the present state: write or copy it before the next step."""
-        weights = {name: weight.detach() for name, weight in self._optimizer.weights.items()} | self._buffers
+        self._ranks.announce("state")
+        weights = {name: weight.detach() for name, weight in self._optimizer.weights.items()}
         return TrainingState(
-            step=self.step, weights=weights, optimizer=self._optimizer.states(), loader=self._loader.state()
+            step=self.step,
+            weights=self._ranks.whole(weights) | self._buffers,
+            optimizer=self._whole_states(),
+            loader=self._loader.state(),
         )
+
+    def _whole_states(self) -> dict[str, ParameterState]:
+        states = self._optimizer.states()
+        keys = {key for kept in states.values() for key in kept.tensors}
+        wholes = {
+            key: self._ranks.whole({name: kept.tensors[key] for name, kept in states.items() if key in kept.tensors})
+            for key in sorted(keys)
+        }
+        return {
+            name: replace(kept, tensors={key: wholes[key][name] for key in kept.tensors})
+            for name, kept in states.items()
+        }
 
     def _update(self, found: StepGradients, grad_norm: float, multiplier: float, step: int) -> Mapping[str, Tensor]:
         """Norm of each group's update."""
         scale = self._clip_scale(grad_norm, step)
         rate, only_mtp = self._config.moe.choice_bias_rate, self._config.mtp.freezes_main(step)
         update = self._optimizer.step(found.grads, scale, multiplier, only_mtp=only_mtp)
+        self._ranks.publish(self._optimizer.weights)
         self._buffers = moved_choice_biases(self._buffers, found.forward.count_LE, rate, only_mtp=only_mtp)
         return update
 

@@ -133,7 +133,8 @@ for group in ("embedding", "head", "norm", "bias", "router", "attention", "exper
         f"{row}.beta2": (0.5, context | {f"{row}.optimizer": "adamw"}),
         f"{row}.eps": (1e-1, context),
     }
-BIT_FOR_BIT = {"numerics.activation_checkpointing"}  # saves memory and must change nothing: test_balance_splits.py
+# What must change nothing: it saves memory, or spreads the work (test_balance_splits.py, test_processes.py).
+BIT_FOR_BIT = {"numerics.activation_checkpointing", "parallel.processes", "parallel.ep_size"}
 REFUSED = {"optim.norm.optimizer", "optim.bias.optimizer"}
 DECLARATIONS = ("lr/", "weight_decay/")  # series that repeat the config do not count as an effect
 
