@@ -16,7 +16,7 @@ from trainer.config import (
     TrainConfig,
 )
 from trainer.parts import BatchLayout, Parts
-from trainer.recipe import Recipe
+from trainer.recipe import Recipe, Stage
 
 __all__ = [
     "BalanceConfig",
@@ -30,5 +30,6 @@ __all__ = [
     "Parts",
     "Recipe",
     "ScheduleConfig",
+    "Stage",
     "TrainConfig",
 ]

@@ -185,6 +185,7 @@ class ScheduleConfig(Section):
     """Learning-rate multiplier: linear warm-up, then flat until `decay_start`, then down to `min_ratio`."""
 
     kind: Literal["constant", "linear", "cosine"] = "constant"
+    from_step: Steps = 0  # steps done before the schedule begins; a stage with a schedule of its own sets it
     warmup_steps: Steps = 10
     decay_start: Steps = 0
     decay_steps: Count = 300

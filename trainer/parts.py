@@ -76,6 +76,7 @@ def rank_positions(step: int, rank: int, config: BatchLayout) -> Positions:
 
 def learning_rate(step: int, schedule: ScheduleConfig) -> float:
     """Multiplier in [0, 1] of each group's learning rate at the 0-based `step`."""
+    step = max(0, step - schedule.from_step)
     warmup = min(1.0, (step + 1) / (schedule.warmup_steps + 1))
     if schedule.kind == "constant":
         return warmup

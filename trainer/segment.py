@@ -27,15 +27,14 @@ from contracts.events import (
     segment_folder,
 )
 from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
-from trainer.corpus import Corpus, corpus_of
+from trainer.config import TrainConfig
 from trainer.executed import ExecutionRecord
 from trainer.feasibility import check_feasible, machine_memory
 from trainer.ranks.alone import Ranks
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
-from trainer.samples import sample_space
-from trainer.tiny_sft import for_answers
-from trainer.training import StepRecord, Training, TrainingState
+from trainer.staged import StagedTraining
+from trainer.training import StepRecord, TrainingState
 from trainer.wishes import Wishes
 
 _TRACED_STEPS = 2
@@ -57,41 +56,40 @@ class Segment:
     ) -> None:
         self._launch, self._recipe, self._log, self._record = launch, recipe, log, record
         self._stop_requested, self._say, self._ranks = stop_requested, say, ranks
-        self._config = recipe.config
+        self._plan = recipe.plan()
         self._wishes = Wishes(segment_folder(launch.folder, launch.segment), stop_requested)
         self._saved: list[CheckpointSaved] = list(log.found.checkpoints)
         self._effective: dict[str, Scalar] = {}
-        self._space = ""
         self._rewinds: list[int] = []  # to the present checkpoint
 
     def run(self) -> Finished:
         """Train until the last step or a stop request; returns the event that was written last."""
-        check_feasible(self._config, self._recipe.parts.parameter_group, machine_memory())
-        corpus = corpus_of(self._config.data)
-        self._space = sample_space(corpus, self._config.data)
+        for stage in self._plan:
+            check_feasible(stage.config, self._recipe.parts.parameter_group, machine_memory())
         state = self._start_state()
+        training = StagedTraining(self._recipe, state, time.perf_counter, self._ranks)
         if not self._log.found.is_started:
-            self._log.append(self._started(state, corpus))
-        training = Training(self._recipe, corpus, state, time.perf_counter, self._ranks)
-        last_step = self._launch.max_step or self._config.steps
+            self._log.append(self._started(training))
+        last_step = self._launch.max_step or self._plan[-1].last_step
         traced_until = training.step + _TRACED_STEPS  # tracing slows the project's own code
         finished: Finished | None = None
         while training.step < last_step and finished is None:
             record = training.advance()
-            self._write(record)
+            self._write(record, training.config)
             if training.step in (traced_until, last_step):
                 self._write_executed(training.step)
             finished = self._fault(record, training) or self._stop(training, last_step)
             is_wanted = self._wishes.checkpoint()
-            if finished is None and (is_wanted or training.step % self._config.checkpoint.every == 0):
+            is_due = training.step % training.config.checkpoint.every == 0 or training.ends_stage_early
+            if finished is None and (is_wanted or is_due):
                 self._checkpoint(training)
             if is_wanted:
                 self._wishes.saved()
         return self._finish(training, finished)
 
-    def _finish(self, training: Training, finished: Finished | None) -> Finished:
+    def _finish(self, training: StagedTraining, finished: Finished | None) -> Finished:
         is_sane = finished is None or finished.reason == "stopped"
-        if is_sane and (finished or self._config.checkpoint.at_end) and not self._is_saved(training.step):
+        if is_sane and (finished or training.config.checkpoint.at_end) and not self._is_saved(training.step):
             self._checkpoint(training)
         finished = finished or Finished(step=training.step, reason="completed")
         self._log.append(finished)
@@ -105,24 +103,24 @@ class Segment:
                 return load_checkpoint(Path(saved.path))
         if not self._launch.start_checkpoint:
             return None
-        state = load_checkpoint(Path(self._launch.start_checkpoint))
-        return state if self._config.data.documents != "answers" else for_answers(state, self._space)
+        return load_checkpoint(Path(self._launch.start_checkpoint))
 
-    def _started(self, state: TrainingState | None, corpus: Corpus) -> SegmentStarted:
+    def _started(self, training: StagedTraining) -> SegmentStarted:
+        config = training.config
         return SegmentStarted(
             run_id=self._launch.run_id,
             segment=self._launch.segment,
-            start_step=state.step if state else 0,
+            start_step=training.step,
             code_version=self._launch.code_version,
-            seed=self._config.seed,
-            dp_size=self._config.parallel.dp_size,
+            seed=config.seed,
+            dp_size=config.parallel.dp_size,
             start_checkpoint=self._launch.start_checkpoint,
-            config=self._config.flat(),
-            environment=_environment(self._launch.num_threads) | {"corpus_sha256": corpus.sha256},
+            config=config.flat(),
+            environment=_environment(self._launch.num_threads) | {"corpus_sha256": training.corpus.sha256},
             wall_time=time.time(),
         )
 
-    def _write(self, record: StepRecord) -> None:
+    def _write(self, record: StepRecord, config: TrainConfig) -> None:
         step = record.step
         data = DataRead(step=step, sample_hash=record.sample_hash, position=record.consumed)
         metrics = Metrics(step=step, values=record.values)
@@ -130,7 +128,7 @@ class Segment:
         self._effective.update(changed)
         effective = [Effective(step=step, values=changed)] if changed else []
         self._log.append(*effective, data, metrics)
-        if step % self._config.diagnostics.console_every == 0:
+        if step % config.diagnostics.console_every == 0:
             self._say(self._recipe.parts.log_line(step, record.values))
 
     def _write_executed(self, step: int) -> None:
@@ -139,9 +137,9 @@ class Segment:
         self._record.stop()
         self._log.append(CodeExecuted(step=step, modules=self._record.modules(), lines=self._record.lines()))
 
-    def _fault(self, record: StepRecord, training: Training) -> Finished | None:
+    def _fault(self, record: StepRecord, training: StagedTraining) -> Finished | None:
         """What the policy does about a loss or gradient that is not finite; the step was recorded as it is."""
-        policy = self._config.numerics.on_nonfinite
+        policy = training.config.numerics.on_nonfinite
         fault = _nonfinite(record)
         if fault is None or policy in ("continue", "skip"):
             return None
@@ -156,7 +154,7 @@ class Segment:
         training.rewind(state)
         return None
 
-    def _stop(self, training: Training, last_step: int) -> Finished | None:
+    def _stop(self, training: StagedTraining, last_step: int) -> Finished | None:
         if training.step == last_step or not self._stop_requested():
             return None
         return Finished(step=training.step, reason="stopped", message="stop was requested")
@@ -164,7 +162,7 @@ class Segment:
     def _is_saved(self, step: int) -> bool:
         return any(saved.step == step for saved in self._saved)
 
-    def _checkpoint(self, training: Training) -> None:
+    def _checkpoint(self, training: StagedTraining) -> None:
         saved = save_checkpoint(training.state(), self._folder(training.step))
         event = CheckpointSaved(
             step=training.step, path=str(saved.path), sha256=saved.sha256, size_bytes=saved.size_bytes
@@ -172,7 +170,7 @@ class Segment:
         self._log.append(event)
         self._log.sync()
         self._saved = [s for s in self._saved if s.path != event.path] + [event]
-        keep = self._config.checkpoint.keep
+        keep = training.config.checkpoint.keep
         for old in self._saved[:-keep] if keep else []:
             shutil.rmtree(old.path)
         self._saved = self._saved[-keep:]

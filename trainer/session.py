@@ -14,14 +14,13 @@ import torch
 from contracts.backend import Launch
 from contracts.errors import DiskFull, LatheError, UserInputError
 from contracts.events import Finished, segment_folder
-from trainer.corpus import corpus_of
 from trainer.executed import ExecutionRecord
 from trainer.project import is_project_fault, load_recipe, where
 from trainer.ranks.team import member, team_of
 from trainer.recipe import Recipe
 from trainer.runlog import RunLog
 from trainer.segment import Segment
-from trainer.training import Training
+from trainer.staged import StagedTraining
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -59,22 +58,13 @@ def follow_launch(launch: Launch, rank: int, address: str) -> int:
     recipe = _recipe(launch)
     try:
         with member(recipe.config, rank, address) as (ranks, orders):
-            training = Training(recipe, corpus_of(recipe.config.data), None, time.perf_counter, ranks)
+            training = StagedTraining(recipe, None, time.perf_counter, ranks)
             for order in orders:
-                _obey(training, order)
+                training.obey(order)
     except RuntimeError as error:
         sys.stderr.write(f"process {rank}: {str(error).splitlines()[0]}\n")
         return 1
     return 0
-
-
-def _obey(training: Training, order: str) -> None:
-    if order == "advance":
-        training.advance()
-    elif order == "state":
-        training.state()
-    else:
-        training.rewind(None)
 
 
 def _train(
@@ -93,7 +83,7 @@ def _train(
 def _recipe(launch: Launch) -> Recipe:
     recipe = load_recipe(Path(launch.project), launch.entry)
     overrides = dict(launch.overrides) | ({} if launch.seed is None else {"seed": launch.seed})
-    return Recipe(config=recipe.config.with_overrides(overrides), parts=recipe.parts)
+    return recipe.with_overrides(overrides)
 
 
 def _failure(error: Exception, project: Path) -> Exception:

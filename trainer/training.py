@@ -63,11 +63,11 @@ class Training:
     ) -> None:
         """`clock` gives seconds, for the speed only; `ranks` are the processes that do each step together.
 
-        `state` is that of the first process. Raises ConfigError when it has weights of another shape.
+        Raises ConfigError when `state` has weights of another shape.
         """
         config, parts = recipe.config, recipe.parts
         self._ranks = ranks = ranks or Ranks()
-        state = ranks.shared(state)
+        ranks.begin(config)
         self.step = state.step if state else 0
         self._config, self._parts, self._clock = config, parts, clock
         self._groups = assign_groups(
@@ -99,14 +99,11 @@ class Training:
 
     def rewind(self, state: TrainingState | None) -> None:
         """Take back weights and optimizer to those of `state` (None: the initial ones). Steps and data go on."""
-        self._ranks.announce("rewind")
-        state = self._ranks.shared(state)
         self._load(state)
         self._constant["numerics.rewound_to"] = state.step if state else 0
 
     def advance(self) -> StepRecord:
         """Do one optimizer step."""
-        self._ranks.announce("advance")
         step, config = self.step, self._config
         watch = Stopwatch(self._clock, has_laps=self._statistics.detail_is_due(step))
         _seed_generators(config.seed, step)
@@ -145,7 +142,6 @@ class Training:
 
     def state(self) -> TrainingState:
         """Views of the present state: write or copy it before the next step."""
-        self._ranks.announce("state")
         weights = {name: weight.detach() for name, weight in self._optimizer.weights.items()}
         return TrainingState(
             step=self.step,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +21,12 @@ _INTERRUPTED = 130
 
 
 def train(
-    project: Annotated[Path, typer.Argument(help="Folder under git with a recipe.py.")],
+    project: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECIPE", help="Folder under git with a recipe.py; a dry run takes MODULE:FUNCTION too."
+        ),
+    ],
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Config field, for instance optim.router.lr=0.01.")
     ] = None,
@@ -32,9 +39,14 @@ def train(
     last_commit: Annotated[
         bool, typer.Option(help="Train the last commit although there are uncommitted changes.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print stages, tokens, memory and processes; train nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train PROJECT at its current commit."""
+    """Train RECIPE at its current commit."""
+    if dry_run:
+        raise typer.Exit(_plan(project, assignments or []))
     with opened() as lathe:
         launch = _prepare(lathe, project, assignments or [], steps, seed, name, resume, last_commit)
         outcome, interrupted = _run(lathe, launch, quiet=as_json)
@@ -44,6 +56,21 @@ def train(
         if outcome.reason in ("died", "failed"):
             kind = BackendFailure if outcome.reason == "died" else UserInputError
             raise kind(outcome.message, remedy=outcome.remedy)
+
+
+def _plan(recipe: Path, assignments: list[str]) -> int:
+    """The recipe's code runs in a process of its own, in its folder as it is now."""
+    parse_overrides(assignments)
+    from control_plane.projects import DEFAULT_ENTRY
+
+    folder, entry = (recipe, DEFAULT_ENTRY) if recipe.is_dir() else (Path.cwd(), str(recipe))
+    if ":" not in entry:
+        raise UserInputError(f"{recipe} is no folder", remedy="give a folder with a recipe.py, or MODULE:FUNCTION")
+    command = [sys.executable, "-m", "trainer.plan", str(folder.resolve()), entry, *assignments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
 
 
 def _prepare(

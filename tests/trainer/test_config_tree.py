@@ -84,6 +84,7 @@ CASES: dict[str, Case] = {
     "clip.from_step": (3, {"clip.max_norm": 0.1}),
     "schedule.kind": ("cosine", {}),
     "schedule.warmup_steps": (4, {}),
+    "schedule.from_step": (1, {"schedule.warmup_steps": 4}),
     "schedule.decay_start": (2, {"schedule.kind": "linear"}),
     "schedule.decay_steps": (3, {"schedule.kind": "cosine"}),
     "schedule.min_ratio": (0.5, {"schedule.kind": "linear", "schedule.decay_steps": 3}),

@@ -28,6 +28,9 @@ class Ranks:
     count = 1
     is_first = True
 
+    def begin(self, config: TrainConfig) -> None:
+        """A training with this config follows; its parallel sizes are those of the ranks."""
+
     def announce(self, order: str) -> None:
         """The first process says which method of its training the others are to call too."""
 

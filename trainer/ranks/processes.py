@@ -26,7 +26,7 @@ from trainer.ranks.mesh import Mesh, Span
 from trainer.ranks.units import Units
 from trainer.router import Routing
 from trainer.targets import Sequences, Share
-from trainer.weights import parameter_shapes
+from trainer.weights import Shapes, parameter_shapes
 
 if TYPE_CHECKING:
     from trainer.model import Forward
@@ -48,14 +48,17 @@ class ProcessRanks(Ranks):
         self._peers = self._group(self._mesh.expert_peers())
         self._replicas = self._group(self._mesh.expert_replicas())
         self._context = self._group(self._mesh.context_peers())
-        shapes = parameter_shapes(config.model, config.moe, config.mtp)
-        self._shapes = shapes
-        self._spans = {
-            name: self._mesh.spans(shape[0], is_expert=self._is_spread(name)) for name, shape in shapes.items()
-        }
-        self._seq_len = config.data.seq_len
         self._everywhere = DeviceMesh("cpu", torch.arange(self.count))
+        self._shapes: Shapes = {}
+        self._spans: dict[str, list[Span]] = {}
+        self._seq_len = 0
         self._units: Units | None = None
+
+    def begin(self, config: TrainConfig) -> None:
+        self._shapes, self._seq_len = parameter_shapes(config.model, config.moe, config.mtp), config.data.seq_len
+        self._spans = {
+            name: self._mesh.spans(shape[0], is_expert=self._is_spread(name)) for name, shape in self._shapes.items()
+        }
 
     def announce(self, order: str) -> None:
         if self.is_first:

@@ -1,0 +1,104 @@
+"""What a recipe would do, without doing it: `python -m trainer.plan PROJECT ENTRY [FIELD=VALUE ...]`.
+
+Nothing is allocated: parameters are counted from their shapes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from contracts.errors import LatheError
+from trainer.config import TrainConfig
+from trainer.feasibility import activation_bytes, state_bytes
+from trainer.project import load_recipe
+from trainer.ranks.mesh import Mesh
+from trainer.recipe import PlannedStage, Recipe
+from trainer.weights import num_parameters, parameter_shapes
+
+
+def plan_lines(recipe: Recipe) -> Iterator[str]:
+    """The resolved plan, a line each: model, stages with their tokens, memory, and who computes what."""
+    plan = recipe.plan()
+    config = plan[0].config
+    shapes = parameter_shapes(config.model, config.moe, config.mtp)
+    total = num_parameters(shapes)
+    yield f"model: {_count(total)} parameters, {_count(_active(config))} of them for a token; {len(shapes)} tensors"
+    tokens = 0
+    for stage in plan:
+        tokens += (stage.last_step - stage.first_step) * stage.config.data.batch_size * stage.config.data.seq_len
+        yield from _stage_lines(stage, recipe, tokens)
+    parallel = config.parallel
+    if parallel.processes:
+        yield from Mesh.of(parallel).lines()
+    else:
+        yield f"one process; data parallel {parallel.dp_size} x context parallel {parallel.cp_size} are simulated"
+
+
+def _stage_lines(stage: PlannedStage, recipe: Recipe, tokens: int) -> Iterator[str]:
+    config, data = stage.config, stage.config.data
+    batch = data.batch_size * data.seq_len
+    steps = stage.last_step - stage.first_step
+    begins = "random weights" if stage.first_step == 0 else "previous weights, "
+    if stage.first_step:
+        begins += "optimizer reset" if stage.resets_optimizer else "optimizer kept"
+    yield (
+        f"{stage.name or 'training'}: steps {stage.first_step + 1:,} to {stage.last_step:,} of {data.batch_size:,} x "
+        f"{data.seq_len:,} = {batch:,} tokens; {_count(steps * batch)} tokens, {_count(tokens)} in all; {begins}"
+    )
+    schedule, moe = config.schedule, config.moe
+    rate = max(config.optim.group(group).lr for group in ("attention", "experts"))
+    decay = "flat" if schedule.kind == "constant" else f"{schedule.kind} to {rate * schedule.min_ratio:g}"
+    warm = f"warm-up {schedule.warmup_steps:,}" if schedule.from_step == stage.first_step else "no warm-up"
+    yield (
+        f"  rope base {config.model.rope_base:g}; rate {rate:g}, {warm}, {decay}; balance {moe.balance.coef:g} "
+        f"({moe.balance.scope}), router z-loss {moe.z_loss.coef:g}; documents {data.documents}"
+        + (f"; {stage.about}" if stage.about else "")
+    )
+    yield f"  memory of a process: {_memory(recipe, config)}"
+
+
+def _memory(recipe: Recipe, config: TrainConfig) -> str:
+    """Weights, gradients and moments are cut over the processes; activations are those of the process's own rows."""
+    parallel = config.parallel
+    size = parallel.dp_size * parallel.cp_size if parallel.processes else 1
+    state, activations = state_bytes(config, recipe.parts.parameter_group) / size, activation_bytes(config) / size
+    return f"{_bytes(state)} for weights, gradients and moments, at least {_bytes(activations)} for activations"
+
+
+def _active(config: TrainConfig) -> int:
+    """Parameters that one token meets."""
+    shapes = parameter_shapes(config.model, config.moe, config.mtp)
+    routed = sum(math.prod(shape) for name, shape in shapes.items() if ".experts." in name)
+    return num_parameters(shapes) - routed + routed * config.moe.top_k // config.moe.num_experts
+
+
+def _count(number: int) -> str:
+    for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}"
+    return f"{number:,}"
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the plan; 2 when the recipe must be corrected."""
+    project, entry, *assignments = arguments
+    try:
+        recipe = load_recipe(Path(project), entry)
+        recipe = recipe.with_overrides(dict(each.partition("=")[::2] for each in assignments))
+        for line in plan_lines(recipe):
+            sys.stdout.write(line + "\n")
+    except LatheError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
