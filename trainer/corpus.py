@@ -38,7 +38,11 @@ class Corpus:
 
 
 def corpus_of(data: DataConfig) -> Corpus:
-    """What the config names: the standard library, or prompts and answers."""
+    """What the config names: the standard library, a folder, or prompts and answers."""
+    if data.documents != "answers" and data.folder:
+        from trainer.folder_corpus import load_folder
+
+        return load_folder(Path(data.folder), data.mixture.sources(), data.corpus_bytes)
     if data.documents != "answers":
         return load_corpus(data.corpus_bytes)
     if not data.examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contracts.errors import ConfigError
 from trainer.config import TrainConfig
@@ -57,7 +57,12 @@ def planned_events(
     next_step = step + (border - consumed) // data.batch_size
     wanted = [(border, [weights for start, weights in schedule if start <= next_step][-1])]
     wanted += [(consumed + (at - step) * data.batch_size, weights) for at, weights in schedule if at > next_step]
-    events = [event for event in before if event.start < border]
+    first = wanted[0][1]  # what was read of other sources has no weights among these
+    events = [
+        event if len(event.weights) == len(first) else replace(event, weights=first)
+        for event in before
+        if event.start < border
+    ]
     for start, weights in wanted:
         if not events or (events[-1].seed, events[-1].weights) != (config.seed, weights):
             events.append(MixtureEvent(start=start, seed=config.seed, weights=weights))

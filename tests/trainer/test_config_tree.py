@@ -20,6 +20,7 @@ MTP: dict[str, Scalar] = {"mtp.num_modules": 1}
 QUANTISED: dict[str, Scalar] = {"numerics.experts.products": "quantised"}
 EXAMPLES = Path(__file__).parent / "examples"
 ANSWERS: dict[str, Scalar] = {"data.documents": "answers"}
+FOLDER: dict[str, Scalar] = {"data.folder": str(EXAMPLES / "corpus"), "data.mixture.folders": "prose=0.5 code=0.5"}
 CASES: dict[str, Case] = {
     "seed": (2, {}),
     "steps": (5, {}),
@@ -94,6 +95,7 @@ CASES: dict[str, Case] = {
     "data.stride": (8, {}),
     "data.shuffle": (False, {}),
     "data.documents": ("packed", {}),
+    "data.folder": (str(EXAMPLES / "other_corpus"), FOLDER),
     "data.examples": (str(EXAMPLES / "differences.jsonl"), {**ANSWERS, "data.examples": str(EXAMPLES / "sums.jsonl")}),
     "data.balance_window": (2, {"data.documents": "packed", "data.seq_len": 400}),
     "data.mixture.library": (2.0, {}),
@@ -101,6 +103,7 @@ CASES: dict[str, Case] = {
     "data.mixture.documentation": (2.0, {}),
     "data.mixture.encodings": (2.0, {}),
     "data.mixture.changes": ("3: library=0", {}),
+    "data.mixture.folders": ("prose=1 code=0", FOLDER),
     "parallel.dp_size": (4, {}),
     "parallel.cp_size": (2, {}),
     "parallel.accumulation": (2, {}),
@@ -219,6 +222,8 @@ def test_flat_config_is_diffable() -> None:
         ({"data.mixture.changes": "2: library=0; 2: library=1"}, "changes: step 2 does not come after step 2", ""),
         ({"data.mixture.changes": "2: books=1"}, "'2: books=1' is not like .*the sources are library", ""),
         ({"data.mixture.changes": "2: " + " ".join(f"{s}=0" for s in SOURCES)}, "no source .*from step 2 on", ""),
+        ({"data.folder": "books"}, "data.folder and data.mixture.folders belong together", ""),
+        ({"data.folder": "books", "data.mixture.folders": "a=1 a=2"}, "'a=1 a=2' is not like 'books=0.5 code", ""),
         ({"data.balance_window": 2}, "data.balance_window needs rows of unequal work", ""),
         ({"data.documents": "packed", "data.stride": 4}, "data.stride belongs to a stream", ""),
     ],

@@ -1,0 +1,104 @@
+"""A corpus of one's own: a folder whose sub-folders are the sources, read in the order of their paths.
+
+Text files are a document each; JSON lines and Parquet have one a line or row, in the field `text` or else `content`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contracts.errors import UserInputError
+from trainer.corpus import Corpus
+
+_FIELDS = ("text", "content")
+_END = b"\0"
+
+
+def load_folder(folder: Path, sources: Sequence[str], max_bytes: int) -> Corpus:
+    """At most `max_bytes` in all, equally of each source; a zero byte ends each document.
+
+    Raises UserInputError for a source that is missing or empty and for a record without text, naming file and line.
+    """
+    share = max_bytes // len(sources)
+    digest = hashlib.sha256()
+    texts = []
+    for name in sources:
+        text = _text(folder / name, share)
+        digest.update(f"{name} {len(text)} ".encode() + text)
+        texts.append(np.frombuffer(text, dtype=np.uint8))
+    return Corpus(sources=tuple(texts), sha256=digest.hexdigest())
+
+
+def _text(folder: Path, share: int) -> bytes:
+    if not folder.is_dir():
+        raise UserInputError(
+            f"data.folder: {folder} is no folder", remedy="data.mixture.folders names sub-folders of data.folder"
+        )
+    text = bytearray()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for document in _documents(path):
+            text += document.replace(_END, b"") + _END
+            if len(text) >= share:
+                return bytes(text[:share])
+    if not text.strip(_END):
+        raise UserInputError(f"data.folder: {folder} has no text", remedy="put text, JSON lines or Parquet files there")
+    return bytes(text)
+
+
+def _documents(path: Path) -> Iterator[bytes]:
+    name = path.name.removesuffix(".gz")
+    if name.endswith((".jsonl", ".ndjson")):
+        yield from _of_lines(path)
+    elif name.endswith(".parquet"):
+        yield from _of_parquet(path)
+    else:
+        yield _opened(path).read()
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _of_lines(path: Path) -> Iterator[bytes]:
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                try:
+                    record = json.loads(line)
+                except ValueError as error:
+                    raise _unreadable(f"{path}, line {number}", str(error)) from error
+                yield _field(record, f"{path}, line {number}")
+
+
+def _of_parquet(path: Path) -> Iterator[bytes]:
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        file = ParquetFile(path)
+    except ArrowInvalid as error:
+        raise _unreadable(str(path), str(error)) from error
+    columns = [name for name in _FIELDS if name in file.schema_arrow.names]
+    row = 0
+    for batch in file.iter_batches(columns=columns):
+        for record in batch.to_pylist():
+            row += 1
+            yield _field(record, f"{path}, row {row}")
+
+
+def _field(record: object, where: str) -> bytes:
+    found = [record[name] for name in _FIELDS if name in record] if isinstance(record, dict) else []
+    if not found or not isinstance(found[0], str):
+        raise _unreadable(where, f"no text in the field {' or '.join(_FIELDS)}")
+    return found[0].encode()
+
+
+def _unreadable(where: str, what: str) -> UserInputError:
+    return UserInputError(f"data.folder: {where}: {what}", remedy="correct the file, or move it out of the folder")
