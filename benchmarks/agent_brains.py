@@ -1,6 +1,6 @@
 """The same questions and root-cause cases for three brains side by side: rules, a small local model, LATHE_MODEL.
 
-    LATHE_MODEL=anthropic/claude-sonnet-4-5 python -m benchmarks.agent_brains --json --home HOME --incidents FILE
+    LATHE_MODEL=anthropic/claude-sonnet-4-5 python -m benchmarks.agent_brains --json --home HOME
 
 A brain that is not there prints "not run". Every brain gets the same tools and the same grading as in
 `benchmarks.agents`; a model stands alone here, without the rules that help it out in chat. Of a demo's home, each brain
@@ -21,24 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.chat import Answer, Answers, ChatContext, ModelChat
+from agents.chat import RULES, Answer, Answers, ChatContext, ModelChat
 from agents.chat.answer import unknown
 from agents.llm import Door, DoorConfig, LocalBudget, Model, Outside
 from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
 from agents.roles import Hypothesis, order_of
 from agents.roles.opinion import ask
 from agents.tools import READING, Toolbox
-from benchmarks.agents import (
-    QUESTIONS,
-    demo_facts,
-    fresh_store,
-    grade_demo,
-    grade_incidents,
-    load_incidents,
-    read_questions,
-    rules_of,
-    summary,
-)
+from benchmarks.agent_parts.worlds import Demo, Incidents, fresh_store
+from benchmarks.agent_parts.written import Over, Written, grade, summary
+from benchmarks.agents import finished_demo, known_questions, rules_of
 from benchmarks.local_brain import is_installed, local_model
 from context_store import Store
 from context_store.records import Amount
@@ -95,29 +87,22 @@ def brains(kinds: Sequence[str] = KINDS) -> Iterator[Mapping[str, Brain | None]]
         yield {kind: Brain(kind=kind, model=models[kind]) if kind in there else None for kind in kinds}
 
 
-def measure(brain: Brain, options: argparse.Namespace) -> dict[str, Any]:
+def measure(brain: Brain, home: Path, questions: Sequence[Written]) -> dict[str, Any]:
     """What `benchmarks.agents` says of the brain, and whether it finds the culprit of the demo's case."""
-    found: dict[str, Any] = {}
-    if options.incidents is not None:
-        with fresh_store() as store:
-            known = load_incidents(store, options.incidents)
-            asked = _first(read_questions(QUESTIONS / "incidents.jsonl"), options.limit)
-            found["incidents"] = summary(list(grade_incidents(brain.answers(store), known, asked)))
-    if options.home is not None:
-        from control_plane.wiring import Lathe
+    from control_plane.wiring import Lathe
 
-        with Lathe.open(load_settings(options.home)) as lathe:
-            asked = _first(read_questions(QUESTIONS / "demo.jsonl"), options.limit)
-            found["demo"] = summary(list(grade_demo(lathe.store, brain.answers(lathe.store), asked)))
-            found["root_cause"] = root_cause(lathe.store, brain)
-    for each in found.values():
-        each["brain"] = brain.model.name if brain.model else "rules"
-    return found
+    asked = {over: [each for each in questions if each.over is over] for over in Over}
+    with fresh_store() as store:
+        rows = list(grade(Incidents(store), brain.answers(store), asked[Over.INCIDENTS]))
+    with Lathe.open(load_settings(home)) as lathe:
+        rows += grade(Demo(lathe.store), brain.answers(lathe.store), asked[Over.DEMO])
+        found = {"questions": summary(rows), "root_cause": root_cause(lathe.store, brain)}
+    return {"brain": brain.model.name if brain.model else RULES, **found}
 
 
 def root_cause(store: Store, brain: Brain) -> dict[str, Any]:
     """Whether the brain puts the proven suspect of the demo's case first, and the share of its claims removed."""
-    facts = demo_facts(store)
+    facts = Demo(store).facts
     opinion = ask(Hypothesis(store), None if brain.model is None else brain.door(), facts["case"])
     order = order_of(opinion, facts["case"])
     by_itself = brain.model is None or opinion.brain == brain.model.name
@@ -125,26 +110,23 @@ def root_cause(store: Store, brain: Brain) -> dict[str, Any]:
     return {"culprit_first": first, "by_itself": by_itself, "removed_share": opinion.removed_share}
 
 
-def _first(questions: Sequence[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
-    return list(itertools.islice(questions, limit))
+def chosen(limit: int | None) -> list[Written]:
+    """All written questions, or the first so many over each store."""
+    every = [each for file in known_questions().values() for each in file]
+    return [each for over in Over for each in itertools.islice((q for q in every if q.over is over), limit)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--incidents", type=Path, help="published incidents, JSON lines")
-    parser.add_argument("--home", type=Path, help="home of a finished demo")
-    parser.add_argument("--limit", type=int, help="only the first so many questions of each file")
+    parser.add_argument("--home", type=Path, help="home of a finished demo (over_balance, seed 0)")
+    parser.add_argument("--limit", type=int, help="only the first so many questions over each store")
     parser.add_argument("--brain", choices=KINDS, action="append", help="only these")
     options = parser.parse_args()
-    if options.incidents is None and options.home is None:
-        parser.error("give --incidents, --home or both")
-    with brains(options.brain or KINDS) as known:
-        found = {kind: NOT_RUN if brain is None else measure(brain, options) for kind, brain in known.items()}
-    for name, each in found.items():
-        sys.stderr.write(f"{name}: {each if each == NOT_RUN else ', '.join(each)}\n")
-    if options.json:
-        sys.stdout.write(json.dumps(found) + "\n")
+    questions = chosen(options.limit)
+    with finished_demo(options.home) as home, brains(options.brain or KINDS) as known:
+        found = {kind: NOT_RUN if brain is None else measure(brain, home, questions) for kind, brain in known.items()}
+    sys.stdout.write((json.dumps(found) if options.json else json.dumps(found, indent=1)) + "\n")
 
 
 if __name__ == "__main__":

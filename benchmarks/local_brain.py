@@ -1,6 +1,7 @@
 """A small real language model on this machine (SmolLM2 135M through llama.cpp), behind an OpenAI-compatible server.
 
-It shows that the plumbing works with a real model, and nothing about quality. Needs the extra `local-llm`.
+It shows that the plumbing works with a real model, and nothing about quality. Needs the extra `local-llm`. The chat
+template of this model knows no tools: what it says rests on nothing, is removed and counted, and the rules answer.
 """
 
 from __future__ import annotations

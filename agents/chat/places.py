@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents import evidence
 from agents.chat.answer import Card, CardKind
 from agents.chat.questions import Asked
-from agents.tools.matching import best, words
+from agents.tools.matching import MIN_SHARE, best, words
 from context_store import Store
 from context_store.records import Anomaly, Investigation
 from contracts.enums import RunRole, TimelineKind
@@ -38,7 +39,9 @@ class Places:
         return [run.id for run in self._store.runs.list(limit=_MAX_RUNS)]
 
     def run(self, asked: Asked, context: ChatContext) -> str | None:
-        """The run meant: the named one, that of the page, the only training, or that of the case the words fit."""
+        """The run meant: the named one, that of the page, the only training, that of the case the words fit, or the
+        only one in which something was found.
+        """
         if asked.runs:
             return asked.runs[0].partition("#")[0]
         if context.investigation_id:
@@ -49,59 +52,174 @@ class Places:
         if len(trainings) == 1:
             return trainings[0].id
         cases = self.cases(asked, context)
-        return cases[0].run_id if cases else None
+        return cases[0].run_id if cases else self._only_one_with_a_case()
 
-    def cases(self, asked: Asked, context: ChatContext) -> list[Investigation]:
-        """Cases that the question's words fit, best first; on a page of a run or case, or with a run named, of that."""
+    def cases(self, asked: Asked, context: ChatContext, *, min_share: float = MIN_SHARE) -> list[Investigation]:
+        """Cases that the question's words fit, best first; on a page of a run or case, or with a run named, of that.
+
+        A general question is about the case of the run, or the only one there is.
+        """
         if context.investigation_id and not asked.runs:
             return [self._store.knowledge.investigation(context.investigation_id)]
         run_id = asked.runs[0].partition("#")[0] if asked.runs else context.run_id or None
         known = self._store.knowledge.investigations(run_id=run_id)
-        if run_id and self.statistic(asked, run_id):
-            measured = {each.id for each in self.anomalies(asked, run_id)}
+        about = run_id or self._only_one_with_a_case()
+        if about and (asked.layers or asked.experts or self.statistic(asked, about)):
+            measured = {each.id for each in self.anomalies(asked, about)}
             return [case for case in known if measured & set(case.anomaly_ids)]
-        fitting = best(asked.topic, known, self.case_text, limit=5)
-        return fitting or (known if run_id and self._is_general(asked, run_id) else [])
+        fitting = self.like(asked, known, min_share=min_share)
+        return fitting or (known if about and self.is_general(asked) else [])
 
-    def case_text(self, case: Investigation) -> str:
-        """Everything a question may take its words from."""
+    def like(
+        self, asked: Asked, cases: Sequence[Investigation], *, limit: int = 5, min_share: float = MIN_SHARE
+    ) -> list[Investigation]:
+        """Cases that share the question's words, best first, and not only words like "rises" or "wrong"."""
+        telling = set(words(asked.topic)) - _GENERAL
+        found = best(asked.topic, cases, self.title_text, limit=limit, min_share=min_share)
+        found = found or best(asked.topic, cases, self.case_text, limit=limit, min_share=_WIDER * min_share)
+        return [
+            case
+            for case in found
+            if not (telling and not telling & set(words(self.case_text(case)))) and not self.lacks_focus(asked, case)
+        ]
+
+    def title_text(self, case: Investigation) -> str:
+        """What a case is called, and what was found."""
         anomalies = self._store.knowledge.anomalies(investigation_id=case.id)
         found = " ".join(f"{each.kind} {each.statement} {' '.join(each.series)}" for each in anomalies)
         return f"{case.run_id} {case.title} {case.statement} {found}"
 
+    def case_text(self, case: Investigation) -> str:
+        """Everything a question may take its words from."""
+        tried = " ".join(f"{each.intervention} {each.reason}" for each in self._store.negatives.list(case.id))
+        return f"{self.title_text(case)} {tried} {self._told(case.run_id)}"
+
+    def _told(self, run_id: str) -> str:
+        """What changed in a run that has no steps of its own, as those of imported incidents."""
+        if self._store.runs.get(run_id).last_step:
+            return ""
+        return " ".join(each.title for each in self._store.timeline.list(run_id))
+
+    def lacks_focus(self, asked: Asked, case: Investigation) -> bool:
+        """True when the case says nothing of the very thing that the question is about."""
+        return self.is_foreign(asked, self.case_text(case))
+
+    def is_foreign(self, asked: Asked, text: str, also: str = "") -> bool:
+        """True when the question has a focus (or `also`) that `text` does not speak of."""
+        there = set(words(text))
+        for phrase in (asked.focus, also):
+            focus = set(words(phrase)) - _GENERAL - _OF_VALUES - _NO_FOCUS
+            if focus and len(focus & there) <= _LEAST_OF_FOCUS * len(focus):
+                return True
+        return False
+
     def statistic(self, asked: Asked, run_id: str) -> str:
-        """The statistic of the run that the question names, most specific first; "" for none."""
-        asked_words = set(words(asked.topic))
+        """The statistic of the run that the question names, most specific first; "" for none.
+
+        A loss of validation is not the loss: what qualifies the quantity has to stand in its name.
+        """
+        asked_words = set(words(asked.rest))
         known = {SeriesName.parse(name).statistic for name in self._store.series.names(run_id)}
         named = [each for each in known if set(words(each)) <= asked_words and words(each)]
-        return max(sorted(named), key=lambda each: len(words(each)), default="")
+        found = max(sorted(named), key=lambda each: len(words(each)), default="")
+        return "" if (asked_words & _QUALIFIERS) - set(words(found)) else found
 
     def names(self, asked: Asked, run_id: str) -> list[str]:
-        """Series of the run that the question names: written out, or a statistic of the whole model."""
+        """Series of the run that the question names: written out, else a statistic, at the places it names."""
         known = self._store.series.names(run_id)
         written = [name for name in known if "/" in name and name in asked.text]
         statistic = self.statistic(asked, run_id)
-        return written or [name for name in known if name == statistic]
+        if written or not statistic:
+            return written
+        own = [name for name in known if SeriesName.parse(name).statistic == statistic]
+        if asked.layers or asked.experts:
+            return [name for name in own if is_at(name, asked)]
+        about = set(words(asked.rest)) - set(words(statistic))
+        placed = [(len(about & _place(name, statistic)), name) for name in own]
+        most = max(placed)[0]
+        whole = [statistic] if statistic in own else own
+        return [name for count, name in placed if count == most] if most else whole
 
     def anomalies(self, asked: Asked, run_id: str) -> list[Anomaly]:
         """Those of the run that the question fits; all when it names no quantity."""
         known = self._store.knowledge.anomalies(run_id)
         statistic = self.statistic(asked, run_id)
+        if asked.layers or asked.experts:
+            known = [each for each in known if any(is_at(name, asked) for name in each.series)]
         if not statistic:
-            return known if self._is_general(asked, run_id) else best(asked.topic, known, _anomaly_text, limit=5)
+            return known if self.is_general(asked) else best(asked.topic, known, _anomaly_text, limit=5)
         return [each for each in known if any(SeriesName.parse(name).statistic == statistic for name in each.series)]
 
-    def _is_general(self, asked: Asked, run_id: str) -> bool:
-        """True when the question names no quantity and no other thing than the run and that something is wrong."""
-        return not self.statistic(asked, run_id) and not set(words(asked.topic)) - _GENERAL
+    def is_general(self, asked: Asked, *, whole: bool = False) -> bool:
+        """True when the question names no other thing than that something is wrong, or was done about it.
+
+        `whole`: also the words by which its kind was told count.
+        """
+        return not set(words(asked.rest if whole else asked.topic)) - _GENERAL
+
+    def says_more(self, asked: Asked, names: Sequence[str]) -> bool:
+        """True when a question about a value speaks of something that none of the series is called."""
+        called = {word for name in names for word in words(name)}
+        return bool(set(words(asked.rest)) - called - _GENERAL - _OF_VALUES)
+
+    def _only_one_with_a_case(self) -> str | None:
+        runs = {case.run_id for case in self._store.knowledge.investigations()}
+        return runs.pop() if len(runs) == 1 else None
 
 
+def is_at(name: str, asked: Asked) -> bool:
+    """True for a series of a layer and an expert that the question numbers."""
+    layers = [int(n) for n in _LAYER.findall(name)]
+    experts = [int(n) for n in _EXPERT.findall(name)]
+    return all(
+        not wanted or (bool(there) and set(there) <= set(wanted))
+        for wanted, there in ((asked.layers, layers), (asked.experts, experts))
+    )
+
+
+def _place(name: str, statistic: str) -> set[str]:
+    """Words of the place in a series' name: `lr/group.router` is at the router."""
+    return {word for word in words(name.removeprefix(statistic)) if not word.isdigit()} - _PLACES
+
+
+_LAYER, _EXPERT = re.compile(r"layers\.(\d+)"), re.compile(r"experts\.(\d+)")
+_PLACES = frozenset(words("group source layers experts"))
+_QUALIFIERS = frozenset(words("validation eval test val held reward perplexity dev bleu mmlu accuracy memory gpu"))
+_WIDER = 1.5  # more of a question has to stand in what is told around a case
+_LEAST_OF_FOCUS = 0.5
+_NO_FOCUS = frozenset(
+    words(
+        "commit curve metric series quantity signal symptom number version job run model person change incident "
+        "thing kind way settings setting field optimizer against people training time line lines file else"
+    )
+)
+_OF_VALUES = frozenset(
+    words(
+        "value values high low large big small fast slow highest lowest maximum minimum max min peak largest "
+        "smallest best worst final finally initial latest plot curve graph per average mean median typical total "
+        "entire layer layers expert experts group measured reported logged recorded log before after between "
+        "until end reach reached get got level set setting source data part share resume restarts"
+    )
+)
 _GENERAL = frozenset(
     words(
-        "wrong bad broken anomaly anomalies incident issue problem fail failed failing failure diverge diverged cause "
-        "caused causes reason explain found find change changed changes layer layers expert experts depart departs "
-        "status case verdict step steps value when begin began start started onset spike spiked rise drop fix fixed "
-        "first last new commit code config culprit responsible investigate investigation healthy going doing model"
+        "thing things wrong bad "
+        "broken anomaly anomalies incident issue problem fail failed failing failure diverge diverged "
+        "cause caused causes reason explain found find change changed changes layer layers expert experts depart "
+        "departs status case verdict step steps value when begin began start started onset spike spiked rise drop "
+        "fix fixed first last new commit code config culprit responsible investigate investigation healthy going "
+        "doing model rerun replay placebo control evidence proof prove proven proved reproduce reproduces "
+        "reproducible overturn sure certain confident verdicts seed seeds fresh other different num size affected "
+        "broke break breaks blame fault trouble summary summarize summarise approve approved approval proposal "
+        "proposed decide decided decision reject rejected who whom author wrote person people work worked working "
+        "works helped help risk verify verified known show shows shown tell whole everything anything something "
+        "story result results recover recovered resolve resolved solve solved repair repaired open pending wait "
+        "waits waiting need needed suspect suspects guilty innocent ruled rule excluded exclude tested test tests "
+        "examined main look looked many much long took during happen happened happening occur occurred appear "
+        "appeared notice noticed detect detected departed turn turned out blow crazy go goes went gone carry sign "
+        "jump jumped fluke scratch good put top add harmless left end exactly same numbers random chance "
+        "coincidence rollback revert normal ok again get few them most all cases cure cured anybody others line "
+        "lines touched touch diff hunk way really actually far still now currently today back used use"
     )
 )
 

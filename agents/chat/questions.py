@@ -1,6 +1,6 @@
-"""Recognises the common questions about trainings, without a model.
+"""Reads a question without a model: its kind, and the runs, steps, places and things that it names.
 
-Adding one: a word in `Kind`, a line in `_FORMS` (the first that matches counts), and a method in `retrieval.py`.
+Adding a kind: a word and its forms in `forms.py`, and a method in one of the files that `retrieval.py` names.
 """
 
 from __future__ import annotations
@@ -8,68 +8,39 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 
+from agents.chat.forms import BLAME, FORMS, Kind
 
-class Kind(StrEnum):
-    INVESTIGATE = "investigate"
-    COMMIT = "commit"
-    COMPARE = "compare"
-    TRIED = "tried"
-    WHY_NOT = "why_not"
-    FIX = "fix"
-    DEPARTS = "departs"
-    CHANGED = "changed"
-    DECISIONS = "decisions"
-    SIMILAR = "similar"
-    WHY = "why"
-    WHEN = "when"
-    VALUE = "value"
-    STATUS = "status"
-    OTHER = "other"
-
-
-_FORMS = (
-    (Kind.INVESTIGATE, r"^\W*(please )?(investigate|diagnose|look into|start (an )?investigation|open a case)\b"),
-    (Kind.COMMIT, r"\b(commit|hunks? of|diff of)\s+[0-9a-f]{7,40}\b"),
-    (Kind.COMPARE, r"\b(compare|versus|vs\.?)\b|\bdifferences? between\b|\bhow (do|does|did)\b.*\bdiffer\b"),
-    (
-        Kind.TRIED,
-        r"\b(tried|try|tries|trying|tested|attempt\w*|experiment\w* with)\b|\b(ever|not|\w+n't) (work|help)",
-    ),
-    (
-        Kind.WHY_NOT,
-        r"\bwhy not\b|\bwhy (is|was|are|were|could|can)n'?t\b|\bwhy (is|was|are|were) (it|that|this|\w+) not\b"
-        r"|\brul(e|ed|ing) (\w+ ){0,6}out\b|\binnocent\b|\bnot the (cause|culprit|reason)\b|\bexonerat"
-        r"|\b(is|was) (it|this|that) (really |perhaps |maybe )?(due to|because|caused by|the|a|an)\b"
-        r"|\bcould (it|this|that|\w+) (be|have)\b|\bcan we exclude\b|\bto blame\b|\bsuspect\w*\b",
-    ),
-    (Kind.FIX, r"\b(fix|fixed|fixes|mend\w*|solv\w*|remed\w*|workaround|work-around|cured?|resolved?)\b"),
-    (Kind.DEPARTS, r"\b(which|what|whose) (layer|expert|rank|module|node)s?\b|\bdepart\w*\b|\bwhere in the model\b"),
-    (
-        Kind.CHANGED,
-        r"\bwhat('s| is| was| were| has| have| did|)? ?(been |we |somebody |anybody )?(chang|differ|new\b|happen)"
-        r"|\bchang(e|es|ed)\b.*\b(before|between|around|prior|since|until|at)\b|\bchangelog\b|\btimeline\b",
-    ),
-    (Kind.DECISIONS, r"\b(propos\w*|approv\w*|decid\w*|decision\w*|waits? for (me|us)|waiting for|reject\w*)\b"),
-    (Kind.SIMILAR, r"\b(similar|like this|before\?|ever (seen|had|happen)|seen .*before|happen(ed)? before|precedent)"),
-    (Kind.WHY, r"\bwhy\b|\bcaus\w+|\breason\b|\bexplain\w*|\bculprit\b|\bresponsible\b|\bbehind\b|\bhow come\b"),
-    (Kind.WHEN, r"^\W*when\b|\bsince when\b|\b(what|which) (step|iteration)\b|\bonset\b|\bhow long\b"),
-    (
-        Kind.VALUE,
-        r"\b(value|how (high|low|large|big|small|fast))\b|\bat (step|iteration) \d|\bplot\b|\bshow\b|\blatest\b",
-    ),
-    (
-        Kind.STATUS,
-        r"\bstatus\b|\bgoing\b|\bdoing\b|\bstand\b|\brunning\b|\bopen\b|\bprogress\b|\bfinished\b|\bhealthy\b",
-    ),
-)
-_COMPILED = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)
+_COMPILED = tuple((kind, re.compile("|".join(forms), re.IGNORECASE)) for kind, forms in FORMS.items())
 _STEP = re.compile(
-    r"\b(?:steps?|iterations?|iter|batch)\s+(?:number\s+)?(\d[\d,]*)(?:\s*(?:-|to|and|\.\.)\s*(\d[\d,]*))?", re.I
+    r"\b(?:steps?|iterations?|iter|batch)\s+(?:number\s+)?(\d[\d,]*)(?:\s*(?:-|to|and|\.\.)\s*(?:steps?\s+)?(\d[\d,]*))?",
+    re.I,
+)
+_NO_STEP = r"(?![\w.%-]|\s*(?:%|percent|layers?|experts?|ranks?|gpus?|seeds?|tokens?))"
+_AT = re.compile(
+    rf"\b(?:at|around|before|after|since|until|by|past|vs\.?|versus|from|to)\s+(\d[\d,]*){_NO_STEP}", re.IGNORECASE
 )
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b")
-_RUN_LIKE = re.compile(r"\brun[-_ ]((?=\w*\d)[\w.#-]*\w)|\b(run[-_][\w-]+)")
+_RUN_LIKE = re.compile(r"\b(?:run|job)[-_ ]((?=\w*\d)[\w.#-]*\w)|\b(run[-_][\w-]+)")
+_NAMED = re.compile(r"\b(?:of|in|for|run|runs|and|with|between|compare|vs)\s+([A-Za-z][\w-]*[\w])", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"^\W*(?:so |and |but )?(?:is|was|are|were|could|might|may|can|did|do|does|has|have|would|will)\b(.*?)"
+    rf"\b(?:{BLAME}|ever|actually|really|cure|fix|solve|help|work|any good|any use|ruled out)",
+    re.IGNORECASE,
+)
+_MOVER = re.compile(r"\b(?:when|while|after|before|since|as soon as|once)\b.*", re.IGNORECASE)
+_STEP_LIKE = re.compile(rf"{_STEP.pattern}|{_AT.pattern}", re.IGNORECASE)
+_ENDS = r"(?:for|against|on|in|about|when|while|instead|by|with|during|from|after|before|of the|at|to see)\b"
+_PHRASE = rf"((?:(?!{_ENDS})[\w-]+\s?){{1,4}})"
+_FOCUS = re.compile(
+    r"\bwhat (?:did|does|has) (?:the )?(\w+) do\b"
+    rf"|\b(?:try|tried|trying|test|tested|experiment\w* with) (?:out |about )?(?:the |a |an |to |only )*{_PHRASE}"
+    r"|\b(?:which|what) (?!is\b|was\b|were\b|are\b|did\b|do\b|does\b|has\b|have\b|had\b|if\b|we\b)(\w+)",
+    re.IGNORECASE,
+)
+_SEGMENTS = re.compile(r"\bsegments?\s+(\d+)(?:\s*(?:,|and|to|with|vs\.?)\s*(?:segment\s+)?(\d+))?", re.IGNORECASE)
+_PLACE = re.compile(r"\b(layer|expert)s?\s+(?:number\s+)?(\d+)(?:\s*(?:,|and|to)\s*(\d+))?", re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:and |so )?(?:how|what|where|what about|how about)?(?:'s| is| are| was)?\W*", re.IGNORECASE)
 _MAX_FORM = 20  # characters
 _ID = r"[\w.-]"
 
@@ -78,34 +49,83 @@ _ID = r"[\w.-]"
 class Asked:
     """`runs`: known runs by RUN or RUN#SEGMENT, in the order named; `strangers`: what looks like a run and is none.
 
-    `topic`: the question without its runs, steps, and the words that tell its kind.
+    `rest`: the question without its runs, steps and commit; `topic`: also without the words that tell its kind.
+    `layers`, `experts`: numbers that are named.
     """
 
     kind: Kind
     text: str
+    rest: str
     topic: str
     runs: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()
+    experts: tuple[int, ...] = ()
     commit: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Of a question like "is X to blame for Y?", X; "" for any other."""
+        match = _SUBJECT.search(self.rest)
+        return match[1] if match else ""
+
+    @property
+    def mover(self) -> str:
+        """The question without what it says of the time."""
+        return _MOVER.sub("", self.rest)
+
+    @property
+    def focus(self) -> str:
+        """The thing that an answer has to be about: what was tried, which thing, what something did; "" for none."""
+        match = _FOCUS.search(self.rest)
+        return next((each for each in match.groups() if each), "") if match else ""
+
+    def says(self, pattern: str) -> bool:
+        return re.search(pattern, self.text, re.IGNORECASE) is not None
 
 
 def recognise(text: str, known_runs: Collection[str]) -> Asked:
     """What is asked, about which runs, steps and commit."""
-    kind, form = next(((kind, form) for kind, form in _COMPILED if form.search(text)), (Kind.OTHER, None))
     runs, rest = _named(text, known_runs)
-    strangers = tuple(a or b for a, b in _RUN_LIKE.findall(rest))
-    steps = tuple(int(n.replace(",", "")) for pair in _STEP.findall(rest) for n in pair if n)
+    segments = tuple(int(n) for pair in _SEGMENTS.findall(rest) for n in pair if n)
+    not_meant = () if len(runs) > 1 or len(segments) > 1 or not _STEP_LIKE.search(rest) else (Kind.COMPARE,)
+    forms = ((kind, form) for kind, form in _COMPILED if kind not in not_meant and form.search(text))
+    kind, form = next(forms, (Kind.OTHER, None))
+    if kind is Kind.OTHER and runs:
+        kind = Kind.STATUS if _BARE.fullmatch(rest) else kind
     commit = _COMMIT.search(rest)
+    places = [(each[1].lower(), [int(n) for n in each.groups()[1:] if n]) for each in _PLACE.finditer(rest)]
     return Asked(
         kind=kind,
         text=text,
-        topic=_STEP.sub(" ", rest if form is None else form.sub(_without_form, rest)),
+        rest=_without_names(rest),
+        topic=_without_names(rest if form is None else form.sub(_without_form, rest)),
         runs=runs,
-        strangers=strangers,
-        steps=steps,
+        strangers=(*(a or b for a, b in _RUN_LIKE.findall(rest)), *_misnamed(rest, known_runs)),
+        steps=tuple(dict.fromkeys(int(n.replace(",", "")) for n in _steps(rest))),
+        segments=segments,
+        layers=tuple(n for what, numbers in places if what == "layer" for n in numbers),
+        experts=tuple(n for what, numbers in places if what == "expert" for n in numbers),
         commit=commit[0] if commit else "",
     )
+
+
+def _steps(text: str) -> list[str]:
+    written = [n for pair in _STEP.findall(text) for n in pair if n]
+    return [*written, *_AT.findall(_STEP.sub(" ", text))]
+
+
+def _misnamed(text: str, known: Collection[str]) -> list[str]:
+    """Names of runs with something behind them that no run has."""
+    return [
+        n for n in _NAMED.findall(text) if any(n.lower().startswith(each.lower()) for each in known if len(each) > 2)
+    ]
+
+
+def _without_names(text: str) -> str:
+    return _COMMIT.sub(" ", _AT.sub(" ", _STEP.sub(" ", text)))
 
 
 def _without_form(match: re.Match[str]) -> str:

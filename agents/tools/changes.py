@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Mapping
 
 from pydantic import Field
 
 from agents import evidence
-from agents.tools.protocol import Arguments, Row, ToolResult, result, row
+from agents.tools.matching import best, words
+from agents.tools.protocol import MAX_ROWS, Arguments, Row, ToolResult, result, row
 from context_store import Store, diff_config
 from context_store.records import Commit, Segment, TimelineEvent
-from contracts.enums import TimelineKind
+from contracts.enums import RunRole, TimelineKind
 from contracts.errors import RepositoryError, UserInputError
 from contracts.evidence import EvidenceRef
 
+_PATH = re.compile(r"\b[\w./-]+\.(?:py|md|toml|ya?ml|json|cfg|sh|txt|cu|cpp|rs)\b")
+_OF_COMMITS = frozenset(
+    words(
+        "commit commits committed wrote write written author change changed changes touched touch touches edit edited "
+        "code last which message show list num line lines diff hunk hunks"
+    )
+)
+_MIN_SHARE = 0.5
+_MAX_RUNS = 200
 _QUIET = frozenset({TimelineKind.CHECKPOINT})
 
 
@@ -36,6 +48,12 @@ class Commits(Arguments):
 
     run_id: str
     upto_step: int | None = Field(default=None, description="only segments that began at or before this step")
+
+
+class FindCommits(Arguments):
+    """Commits of all runs by who wrote them, which file they change, or what they say; oldest first."""
+
+    text: str = Field(min_length=1, description="a person, a path, or words of the message")
 
 
 class Hunks(Arguments):
@@ -100,6 +118,31 @@ def hunks(store: Store, arguments: Hunks) -> ToolResult:
     return result(rows, f"commit {commit[:12]} changes no text")
 
 
+def find_commits(store: Store, arguments: FindCommits) -> ToolResult:
+    """Those whose author and words both fit, else those whose words fit, else those of the author."""
+    text = arguments.text
+    of_projects = {p.id: _known_commits(store, p.id, RunRole.TRAINING) for p in store.projects.list()}
+    if paths := _PATH.findall(text):
+        return _changing(store, of_projects, paths)
+    known = [each for commits in of_projects.values() for each in commits]
+    asked = set(words(text)) - _OF_COMMITS
+    own = [each for each in known if asked & set(words(each.author))]
+    about = " ".join(asked - {word for each in own for word in words(each.author)})
+    fitting = best(about, known, lambda each: each.subject, limit=MAX_ROWS, min_share=_MIN_SHARE)
+    found = sorted(fitting, key=lambda each: each not in own) if about else own
+    return result([commit_row(each) for each in found], f"no commit fits '{text}'")
+
+
+def _changing(store: Store, of_projects: Mapping[str, list[Commit]], paths: list[str]) -> ToolResult:
+    rows = []
+    for project_id, commits in of_projects.items():
+        for commit in commits:
+            hunks = store.code.hunks(project_id, commit.hash)
+            touched = [evidence.hunk(each) for each in hunks if any(each.path.endswith(path) for path in paths)]
+            rows += [row(commit_row(commit).text, evidence.commit(commit), *touched)] if touched else []
+    return result(rows, f"no commit changes {', '.join(paths)}")
+
+
 def segment_of(store: Store, name: str) -> Segment:
     """RUN (its newest segment) or RUN#SEGMENT. Raises NotFound, UserInputError."""
     run_id, _, number = name.partition("#")
@@ -129,13 +172,7 @@ def commit_row(commit: Commit, segment: Segment | None = None) -> Row:
 def find_commit(store: Store, project_id: str, prefix: str) -> str:
     """The full hash. Raises RepositoryError unless exactly one commit of a run's history begins like this."""
     store.projects.get(project_id)
-    heads = {each.code_version for run in store.runs.list(project_id) for each in store.runs.segments(run.id)}
-    known: set[str] = set()
-    for head in heads - {""}:
-        try:
-            known |= {each.hash for each in store.code.commits(project_id, None, head)}
-        except RepositoryError:
-            continue
+    known = [each.hash for each in _known_commits(store, project_id)]
     found = [each for each in known if each.startswith(prefix.lower())]
     if len(found) != 1:
         raise RepositoryError(
@@ -143,6 +180,19 @@ def find_commit(store: Store, project_id: str, prefix: str) -> str:
             remedy="give more characters of the hash; `commits` lists them",
         )
     return found[0]
+
+
+def _known_commits(store: Store, project_id: str, role: RunRole | None = None) -> list[Commit]:
+    """Of every run's history, oldest first."""
+    runs = store.runs.list(project_id, role, limit=_MAX_RUNS)
+    heads = {each.code_version for run in runs for each in store.runs.segments(run.id)}
+    known: dict[str, Commit] = {}
+    for head in heads - {""}:
+        try:
+            known |= {each.hash: each for each in store.code.commits(project_id, None, head)}
+        except RepositoryError:
+            continue
+    return sorted(known.values(), key=lambda each: each.ordinal)
 
 
 def _event_refs(event: TimelineEvent) -> tuple[EvidenceRef, ...]:

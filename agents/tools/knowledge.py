@@ -5,10 +5,18 @@ from __future__ import annotations
 from pydantic import Field
 
 from agents import evidence
-from agents.tools.matching import best
+from agents.tools.matching import best, names
 from agents.tools.protocol import MAX_ROWS, Arguments, Row, ToolResult, result, row
 from context_store import Store
-from context_store.records import Anomaly, Investigation, NegativeResult, Proposal, VerdictRecord
+from context_store.records import (
+    Anomaly,
+    Diagnostic,
+    Investigation,
+    NegativeResult,
+    Proposal,
+    Suspect,
+    VerdictRecord,
+)
 from contracts.enums import EffectState, InvestigationState, ProposalState, RunRole
 
 
@@ -77,10 +85,7 @@ def case_file(store: Store, arguments: CaseFile) -> ToolResult:
     case = store.knowledge.investigation(case_id)
     rows = [case_row(case), *(verdict_row(each) for each in store.knowledge.verdicts(case_id))]
     rows += [anomaly_row(each) for each in store.knowledge.anomalies(investigation_id=case_id)]
-    for each in store.knowledge.suspects(case_id):
-        status = each.status or "not decided"
-        own = evidence.part_of_case("suspect", case_id, each.key)
-        rows.append(row(f"suspect {each.rank}: {each.title} ({status}) {each.reason}", own, *each.evidence))
+    rows += [suspect_row(each) for each in store.knowledge.suspects(case_id)]
     return result(rows, "the case is empty")
 
 
@@ -88,12 +93,7 @@ def diagnostics(store: Store, arguments: Diagnostics) -> ToolResult:
     """Re-runs of a case with what they measured, and what is still under way."""
     case_id = arguments.investigation_id
     store.knowledge.investigation(case_id)
-    rows = []
-    for each in store.knowledge.diagnostics(case_id):
-        reading = each.reading or "not read yet"
-        own = evidence.part_of_case("diagnostic", case_id, each.key)
-        refs = (own, evidence.run(each.run_id)) if each.run_id else (own,)
-        rows.append(row(f"{each.kind} '{each.label}': {reading}", *refs))
+    rows = [diagnostic_row(each) for each in store.knowledge.diagnostics(case_id)]
     for effect in store.effects.list(case_id):
         if effect.state in (EffectState.REQUESTED, EffectState.RUNNING):
             rows.append(row(f"{effect.kind} is {effect.state} ({effect.key})", evidence.case(case_id)))
@@ -101,10 +101,17 @@ def diagnostics(store: Store, arguments: Diagnostics) -> ToolResult:
 
 
 def negative_results(store: Store, arguments: NegativeResults) -> ToolResult:
-    """What was tried and did not hold, best match first."""
-    found = [each for each, _ in store.negatives.search(arguments.text, arguments.project_id, limit=MAX_ROWS)]
-    near = best(arguments.text, found, lambda each: f"{each.claim} {each.intervention} {each.reason}", limit=10)
-    return result([negative_row(each) for each in near], f"nothing like '{arguments.text}' was stored before")
+    """What was tried and did not hold: what the text names first, then what shares enough words with it."""
+    found = like_negatives(store, arguments.text, arguments.project_id)
+    return result([negative_row(each) for each in found], f"nothing like '{arguments.text}' was stored before", 10)
+
+
+def like_negatives(store: Store, text: str, project_id: str | None = None) -> list[NegativeResult]:
+    """Negative results that a text is about, best match first."""
+    found = [each for each, _ in store.negatives.search(text, project_id, limit=MAX_ROWS)]
+    named = [each for each in found if names(text, each.intervention)]
+    like = best(text, found, lambda each: f"{each.claim} {each.intervention}", limit=10)
+    return list({each.id: each for each in (*(n for n in like if n in named), *named, *like)}.values())
 
 
 def similar_incidents(store: Store, arguments: SimilarIncidents) -> ToolResult:
@@ -136,6 +143,22 @@ def verdict_row(each: VerdictRecord) -> Row:
     """Never without its scope."""
     text = f"verdict {each.verdict} (scope {each.scope}, {each.num_reruns} re-runs): {each.statement}"
     return row(text, evidence.numbered("verdict", each.id), *each.evidence)
+
+
+def overturn_row(each: VerdictRecord) -> Row:
+    text = f"what would overturn the verdict {each.verdict} (scope {each.scope}): {each.would_overturn}"
+    return row(text, evidence.numbered("verdict", each.id))
+
+
+def suspect_row(each: Suspect) -> Row:
+    own = evidence.part_of_case("suspect", each.investigation_id, each.key)
+    return row(f"suspect {each.rank}: {each.title}: {each.status or 'not decided'}. {each.reason}", own, *each.evidence)
+
+
+def diagnostic_row(each: Diagnostic) -> Row:
+    own = evidence.part_of_case("diagnostic", each.investigation_id, each.key)
+    refs = (own, evidence.run(each.run_id)) if each.run_id else (own,)
+    return row(f"re-run, {each.kind} '{each.label}': {each.reading or 'not read yet'}", *refs)
 
 
 def negative_row(each: NegativeResult) -> Row:

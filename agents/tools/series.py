@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from agents import evidence
 from agents.tools.protocol import MAX_ROWS, Arguments, ToolResult, result, row
 from context_store import Store
-from context_store.records import StatisticMatrix
+from context_store.records import SeriesMatrix
 
 _POINTS_A_ROW = 8
 
@@ -86,7 +86,7 @@ def statistic_across(store: Store, arguments: StatisticAcross) -> ToolResult:
     return result(rows, nothing)
 
 
-def departures(matrix: StatisticMatrix, since: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def departures(matrix: SeriesMatrix, since: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(shift, score) [N]: the later median minus the earlier one, and its size in spreads of the earlier values.
 
     The spread is 1.4826 MAD, at least 1 % of the earlier level. NaN where one side has no finite point.

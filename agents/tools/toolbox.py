@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.llm import ToolSpec
-from agents.tools import changes, knowledge, memory, series
+from agents.tools import changes, configuration, evals, knowledge, memory, series
 from agents.tools.protocol import Tool, ToolResult
 from context_store import Store
 from contracts.errors import LatheError, UserInputError
@@ -50,6 +50,18 @@ READING = (
         description="Commits that came into force in a run.",
         arguments=changes.Commits,
         run=changes.commits,
+    ),
+    Tool(
+        name="configuration",
+        description="Fields of a run's configuration and environment, named in words.",
+        arguments=configuration.Configuration,
+        run=configuration.configuration,
+    ),
+    Tool(
+        name="find_commits",
+        description="Commits by author, path or words of their message.",
+        arguments=changes.FindCommits,
+        run=changes.find_commits,
     ),
     Tool(name="hunks", description="What a commit changed.", arguments=changes.Hunks, run=changes.hunks),
     Tool(
@@ -93,6 +105,18 @@ READING = (
         description="Proposed changes and who decided on them.",
         arguments=knowledge.Proposals,
         run=knowledge.proposals,
+    ),
+    Tool(
+        name="scores",
+        description="Scores of evaluations, with what they were measured by.",
+        arguments=evals.Scores,
+        run=evals.scores,
+    ),
+    Tool(
+        name="samples",
+        description="Which samples a run read between two steps, and the mixture in force.",
+        arguments=evals.Samples,
+        run=evals.samples,
     ),
     Tool(
         name="remembered",

@@ -13,10 +13,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from doors import PLENTY, NewDoor
-from stored_case import NOW, Stored, lay_out
 
 from agents.llm import Door, DoorConfig, LiteLLMModel, LocalBudget, Outside
 from agents.llm.accounting import Budget
+from benchmarks.agent_parts.stored_case import NOW, Stored, lay_out
 from context_store import Store, open_store
 
 

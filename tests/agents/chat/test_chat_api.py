@@ -15,8 +15,8 @@ import uvicorn
 from doors import openai_model
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_server import Call, ScriptedServer, Turn
-from stored_case import CASE, RUN, Stored
 
+from benchmarks.agent_parts.stored_case import CASE, RUN, Stored
 from context_store import Store
 from context_store.records import Amount
 from contracts.enums import Role

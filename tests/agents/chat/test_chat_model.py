@@ -10,13 +10,13 @@ import pytest
 from doors import NewDoor, openai_model
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_server import Call, ScriptedServer, Turn
-from stored_case import CASE, NOW, RUN, Stored
 
 from agents.chat import RULES, Chat, ChatContext, ChatLimits, ModelChat, Retrieval, Threads
 from agents.chat.claims import Seen, check
 from agents.llm import DoorConfig, LocalBudget
 from agents.tools import READING, Toolbox
 from agents.tools.protocol import ToolResult, row
+from benchmarks.agent_parts.stored_case import CASE, NOW, RUN, Stored
 from context_store import Store
 from context_store.records import Amount
 from contracts.evidence import EvidenceRef

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from scripted_server import Call, ScriptedServer, Turn
-from stored_case import CASE, RUN, Stored
 
 from agents.chat import Threads
+from benchmarks.agent_parts.stored_case import CASE, RUN, Stored
 from context_store import Store
 
 ROOT = Path(__file__).parents[3]

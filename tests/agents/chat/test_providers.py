@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from doors import openai_model
 from scripted_server import ScriptedServer, Turn
-from stored_case import CASE, Stored
 
 from agents.chat import ChatContext
+from benchmarks.agent_parts.stored_case import CASE, Stored
 from context_store import Store
 from context_store.records import Amount
 from control_plane.chat import RULES_ALONE, Mind, open_chat

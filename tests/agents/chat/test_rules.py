@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from stored_case import CASE, NOW, OTHER, RUN, SUBJECTS, Stored
 
 from agents import guidance
 from agents.chat import Answer, CardKind, Chat, ChatContext, Exchange, Instructions, Retrieval, Threads
-from agents.chat.questions import Kind, recognise
+from agents.chat.forms import Kind
+from agents.chat.questions import recognise
 from agents.guidance import Word
 from agents.tools import READING, Desk, Toolbox
+from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, RUN, SUBJECTS, Stored
 from context_store import Store
 from contracts.enums import InvestigationState
 from contracts.errors import NotFound, UserInputError
@@ -46,6 +47,25 @@ QUESTIONS = [
     ("how can the expert load be fixed?", "proposal", "resume without the balance commit"),
     ("what waits for me to approve?", "proposal", "is open"),
     (f"investigate {RUN}", "investigation", f"case {CASE}"),
+    ("how sure are we about the culprit?", "verdict", "would overturn"),
+    ("what happened when the balance commit was left out?", "diagnostic", "it recedes"),
+    ("was the router lr to blame?", "suspect", "it stays without"),
+    ("what was ruled out?", "suspect", "refuted"),
+    ("which commits touch balance.py?", "commit", SUBJECTS[1]),
+    ("what did Ada commit?", "commit", SUBJECTS[2]),
+    (f"what is the learning rate of the router in {RUN}?", "config", "optim.router.lr is 0.02"),
+    ("which torch version was used?", "config", "environment.torch is 2.12"),
+    (f"what is the lowest loss of {RUN}?", "series", "3.2, at step 80"),
+    (f"what was the loss of {RUN} at 30 vs 31?", "series", "31: 3.69"),
+    (f"did max_vio get worse in {RUN}?", "anomaly", "departs from the other layers"),
+    (f"did the loss of {OTHER} go up?", "series", "loss of run run-8 is no anomaly"),
+    ("is layer 3 affected?", "anomaly", "layers 1 and 3"),
+    ("which curves were off?", "anomaly", "steps 41-44"),
+    (f"what changed at step 40 of {RUN}?", "config", "optim.router.lr"),
+    (f"when was {RUN} resumed?", "event", "resumed"),
+    ("which runs do we have?", "run", f"run {OTHER}"),
+    (f"how is {OTHER}?", "run", "at step 80"),
+    ("summarise the case", "verdict", "causes the departure"),
 ]
 
 
@@ -72,6 +92,16 @@ UNKNOWN = [
     f"when did loss of {RUN} diverge?",
     "how was the NCCL timeout fixed?",
     f"investigate {OTHER}",
+    f"what changed before step 900 of {RUN}?",
+    f"what is the loss at step 900 of {RUN}?",
+    "what is the learning rate of the vision encoder?",
+    "did anyone try gloo against the departure of max_vio?",
+    "what did Grace commit?",
+    "what changed in the tokenizer?",
+    "did the validation loss go up?",
+    "is layer 9 affected?",
+    "who approved the new tokenizer?",
+    "was the network to blame for the departure of max_vio?",
 ]
 
 
@@ -199,6 +229,7 @@ def test_people_remember_by_key_and_forget_by_superseding(told: Chat, still_stor
     answer = told.answer("what did we try about seeds for a comparison?", where)
     assert "five seeds" in answer.text
     assert "memory" in {ref.kind for ref in answer.citations}
+    assert "five seeds" in told.answer("what did we decide about seeds?", where).text
     assert "names what it rests on" in told.answer("remember a: b", ChatContext()).gap
     told.answer("forget eval/seeds: no comparisons any more", where)
     assert still_store.memory.list() == []

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_case import CASE, NOW, RUN, Stored, lay_out
 
+from benchmarks.agent_parts.stored_case import CASE, NOW, RUN, Stored, lay_out
 from context_store import Store
 from context_store.records import Principal
 from contracts.enums import ProposalState, Role

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from doors import NewDoor, openai_model
 from scripted_server import ScriptedServer, Turn
-from stored_case import CASE, NOW, OTHER, RUN, Stored
 
 from agents import guidance
 from agents.chat import RULES
@@ -15,6 +14,7 @@ from agents.roles import Colleague, Critic, Hypothesis, Reporter, order_of, with
 from agents.roles.grounding import exists
 from agents.roles.opinion import Opinion, ask
 from agents.roles.reporter import grounded
+from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, RUN, Stored
 from context_store import Store
 from context_store.records import Diagnostic
 from contracts.enums import DiagnosticKind, MemoryKind, Scope, Verdict

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from stored_case import CASE, NOW, OTHER, RUN, Stored
 
 from agents.skills import LIBRARY, Condition, ConditionFailed, Facts, Level, SkillBook
 from agents.skills.learned import draft_of, learn, learned
 from agents.tools import READING, Desk, Toolbox
+from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, RUN, Stored
 from context_store import Store
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef

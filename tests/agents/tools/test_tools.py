@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_case import CASE, CUT, NOW, OTHER, PROJECT, RUN, SUBJECTS, Stored, lay_out
 
 from agents import evidence
 from agents.tools import READING, Desk, Toolbox, ToolResult
 from agents.tools.protocol import MAX_ROW_CHARACTERS, MAX_ROWS
+from benchmarks.agent_parts.stored_case import CASE, CUT, NOW, OTHER, PROJECT, RUN, SUBJECTS, Stored, lay_out
 from context_store import Store
+from context_store.records import NewScore
 from contracts.enums import EffectKind, MemoryKind, ProposalState
 from contracts.errors import LatheError, UserInputError
 from contracts.evidence import EvidenceRef
@@ -24,6 +25,12 @@ def toolbox(still_store: Store, stored: Stored) -> Toolbox:
     still_store.memory.remember(
         "eval/seeds", "five seeds", kind=MemoryKind.CONVENTION, evidence=source, author="ada", at=NOW
     )
+    still_store.evals.add(
+        NewScore(
+            project_id=PROJECT, run_id=RUN, segment=1, step=60, checkpoint="/c/step-60", recipe=stored.commits[0],
+            benchmark="arc", metric="acc", protocol="few-shot", shots=5, harness="own", value=0.5, owner="ada",
+        )
+    )  # fmt: skip
     return Toolbox(still_store)
 
 
@@ -35,6 +42,8 @@ CALLS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("timeline", {"run_id": RUN}, "step 40"),
     ("config_diff", {"before": f"{RUN}#0", "after": f"{RUN}#1"}, "optim.router.lr: 0.01 -> 0.02"),
     ("commits", {"run_id": RUN}, SUBJECTS[1]),
+    ("configuration", {"run_id": RUN, "text": "learning rate of the router"}, "optim.router.lr is 0.02"),
+    ("find_commits", {"text": "who changed balance.py"}, SUBJECTS[1]),
     ("anomalies", {"run_id": RUN}, "departs from the other layers"),
     ("investigations", {"run_id": RUN}, "proven (scope this_run)"),
     ("case_file", {"investigation_id": CASE}, "the anomaly stays without it"),
@@ -42,6 +51,8 @@ CALLS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("negative_results", {"text": "router learning rate"}, "Why not: the anomaly stays"),
     ("similar_incidents", {"text": "expert load runs away"}, f"case {CASE}"),
     ("proposals", {"state": "open"}, "resume without the balance commit"),
+    ("scores", {"run_id": RUN}, "arc acc 0.5 at step 60 of run run-7"),
+    ("samples", {"run_id": RUN, "lo": 11, "hi": 12}, "step 11 read samples up to position 88"),
     ("remembered", {"text": "seeds"}, "five seeds (by ada, resting on run:run-7)"),
 )
 

@@ -21,7 +21,7 @@ from context_store.records import (
     VerdictRecord,
 )
 from contracts.enums import CauseKind, DiagnosticKind, EffectKind, InvestigationState, RunRole, Scope, Verdict
-from contracts.events import Event, Metrics, SegmentStarted, encode, segment_folder
+from contracts.events import DataRead, Event, Metrics, SegmentStarted, encode, segment_folder
 from contracts.evidence import EvidenceRef
 
 NOW = 1_790_000_000.0
@@ -83,7 +83,9 @@ def _train(store: Store, folder: Path, run_id: str, heads: tuple[str, str], *, d
             environment={"python": "3.11", "torch": "2.11" if number == 0 else "2.12"}, wall_time=NOW + number,
         )  # fmt: skip
         events: list[Event] = [begin]
-        events += [Metrics(step=step, values=_values(step, departs)) for step in range(start + 1, end + 1)]
+        for step in range(start + 1, end + 1):
+            events.append(Metrics(step=step, values=_values(step, departs)))
+            events.append(DataRead(step=step, sample_hash=f"{step:064x}", position=8 * step))
         (log / "events.log").write_bytes(b"".join(encode(event) for event in events))
     store.ingest.ship(run_id, folder)
 
@@ -161,11 +163,13 @@ def _suspects(store: Store, commits: tuple[str, ...]) -> None:
             suspect_keys=(f"commit:{commits[2]}",), run_id=OTHER, effect_key="e-1", measure=0.1, reading="it recedes",
         )
     )  # fmt: skip
-    store.negatives.add(
-        NegativeResult(
-            claim="optim.router.lr 0.01 -> 0.02 causes the departure of max_vio", intervention="re-run without it",
-            context={"run": RUN}, expected="the anomaly recedes", observed="the anomaly stays",
-            reason_class="excluded_by_rerun", reason="the anomaly stays without the router learning rate change",
-            evidence=(rerun,), reopen_if="another optimizer", investigation_id=CASE, actor="loop:debug",
-        )
+    store.negatives.add(_negative(rerun))
+
+
+def _negative(rerun: EvidenceRef) -> NegativeResult:
+    return NegativeResult(
+        claim="optim.router.lr 0.01 -> 0.02 causes the departure of max_vio", intervention="re-run without it",
+        context={"run": RUN}, expected="the anomaly recedes", observed="the anomaly stays",
+        reason_class="excluded_by_rerun", reason="the anomaly stays without the router learning rate change",
+        evidence=(rerun,), reopen_if="another optimizer", investigation_id=CASE, actor="loop:debug",
     )  # fmt: skip

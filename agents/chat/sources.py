@@ -1,0 +1,54 @@
+"""What every answer without a model is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agents import evidence
+from agents.chat.answer import Answer, Card, CardKind
+from agents.chat.places import ChatContext, Places
+from agents.chat.questions import Asked
+from agents.tools import Row, Toolbox
+from context_store import Store
+from context_store.records import Investigation, Proposal
+
+NO_RUN = "the question names no run, and its words fit no case"
+Method = Callable[[Asked, ChatContext], Answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The store, the tools over it, and what names in a question mean."""
+
+    store: Store
+    toolbox: Toolbox
+    places: Places
+
+    def rows(self, tool: str, **arguments: object) -> tuple[Row, ...]:
+        return self.toolbox.call(tool, arguments).rows
+
+    def ends(self, run_id: str, asked: Asked) -> str:
+        """What to say of a step that the run never reached; "" otherwise."""
+        last = self.store.runs.get(run_id).last_step
+        return (
+            f"run {run_id} has no step {max(asked.steps)}: its last is {last}"
+            if asked.steps and last < max(asked.steps)
+            else ""
+        )
+
+
+def case_card(case: Investigation) -> Card:
+    return Card(kind=CardKind.CASE, title=case.title, evidence=evidence.case(case.id), detail={"id": case.id})
+
+
+def proposal_cards(proposals: Sequence[Proposal]) -> list[Card]:
+    return [
+        Card(
+            kind=CardKind.PROPOSAL,
+            title=each.title,
+            evidence=evidence.proposal(each.id),
+            detail={"id": each.id, "state": each.state},
+        )
+        for each in proposals
+    ]

@@ -1,0 +1,1 @@
+"""Parts of `benchmarks.agents` and `benchmarks.agent_brains`."""
