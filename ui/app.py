@@ -6,11 +6,13 @@ from pathlib import Path
 
 import httpx
 import streamlit as st
+from streamlit.navigation.page import Page
 
 from ui import session
-from ui.client import UNAUTHORIZED, ApiError, Client, UiSettings, connect
+from ui.client import Client
 from ui.components.messages import errors_shown, show_error
-from ui.views import approvals, chat, compare, memory, run, runs, system, timeline, today
+from ui.transport import UNAUTHORIZED, ApiError, UiSettings, connect
+from ui.views import approvals, chat, compare, data, found, loops, memory, run, runs, system, timeline, today
 
 FOLDER = Path(__file__).parent
 
@@ -26,29 +28,36 @@ def main() -> None:
     st.html(FOLDER / "style.css")
     st.logo(str(FOLDER / "logo.svg"), size="large")
     # Before sign-in too: without it a deep link to another page would lose its path.
-    page = st.navigation(
-        {
-            "": [
-                st.Page(today.page, title="Today", icon=":material/wb_twilight:", url_path="today", default=True),
-                st.Page(approvals.page, title="Approvals", icon=":material/rule:", url_path="approvals"),
-                st.Page(chat.page, title="Chat", icon=":material/forum:", url_path="chat"),
-            ],
-            "Runs": [
-                st.Page(runs.page, title="All runs", icon=":material/show_chart:", url_path="runs"),
-                st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
-                st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
-                st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
-            ],
-            "Memory & system": [
-                st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
-                st.Page(system.page, title="System", icon=":material/tune:", url_path="system"),
-            ],
-        },
-        position="top",
-    )
+    pages = _pages()
+    session.keep_pages(page for group in pages.values() for page in group)
+    page = st.navigation(pages, position="top")
     with errors_shown():
         if _signed_in(UiSettings()):
             page.run()
+
+
+def _pages() -> dict[str, list[Page]]:
+    """Five entries in the menu; what has no entry is reached by links."""
+    return {
+        "": [
+            st.Page(today.page, title="Today", icon=":material/wb_twilight:", url_path="today", default=True),
+            st.Page(approvals.page, title="Approvals", icon=":material/rule:", url_path="approvals"),
+            st.Page(chat.page, title="Chat", icon=":material/forum:", url_path="chat"),
+        ],
+        "Runs & data": [
+            st.Page(runs.page, title="All runs", icon=":material/show_chart:", url_path="runs"),
+            st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
+            st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
+            st.Page(data.page, title="Data", icon=":material/database:", url_path="data"),
+            st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
+        ],
+        "Memory & system": [
+            st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
+            st.Page(loops.page, title="Loops", icon=":material/autorenew:", url_path="loops"),
+            st.Page(system.page, title="System", icon=":material/tune:", url_path="system"),
+            st.Page(found.page, title="Open", url_path="open", visibility="hidden"),
+        ],
+    }
 
 
 def _signed_in(settings: UiSettings) -> bool:

@@ -1,4 +1,4 @@
-"""Deep links: one address for every object, and where an evidence reference leads."""
+"""Deep links: one address for every object, and where an evidence reference leads. `/open?ref=KIND:ID` finds any."""
 
 from __future__ import annotations
 
@@ -36,8 +36,23 @@ def timeline(*, run_id: str = "", project: str = "") -> str:
     return "/timeline?" + urlencode({"run": run_id} if run_id else {"project": project})
 
 
+def loop(name: str, *, case_id: str = "") -> str:
+    return "/loops?" + urlencode({"loop": name, "case": case_id} if case_id else {"loop": name})
+
+
+def anything(reference: str) -> str:
+    """The page that finds every object by its reference."""
+    return "/open?" + urlencode({"ref": reference})
+
+
+def own_page(reference: str) -> str:
+    """Address of the page that is about the object itself; "" where only `anything` shows it."""
+    address = evidence(reference)[1]
+    return "" if address.startswith("/open?") else address
+
+
 def evidence(reference: str) -> tuple[str, str]:
-    """(words, address) of a reference `kind:id#slice`; the address is "" where no page shows the object yet."""
+    """(words, address) of a reference `kind:id#slice`."""
     kind, _, rest = reference.partition(":")
     target, _, part = rest.partition("#")
     if kind == "series":
@@ -51,7 +66,7 @@ def evidence(reference: str) -> tuple[str, str]:
     if kind == "hunk":
         commit, _, path = target.partition("/")
         lines = f":{part.replace('..', '–')}" if part else ""
-        return f"{commit[:7]} {unquote(path)}{lines}", ""
+        return f"{commit[:7]} {unquote(path)}{lines}", anything(reference)
     if kind == "investigation":
         return f"case {target}", investigation(target)
     if kind in ("suspect", "diagnostic"):
@@ -59,7 +74,9 @@ def evidence(reference: str) -> tuple[str, str]:
         return f"{kind} {unquote(key)[:24]}", investigation(unquote(case))
     if kind == "proposal":
         return f"proposal {target[:12]}", proposal(target)
-    return f"{kind} {target[:12]}", ""
+    if kind == "thread":
+        return f"thread {target[:12]}", thread(target)
+    return f"{kind} {target[:12]}", anything(reference)
 
 
 def anchor(name: str) -> str:

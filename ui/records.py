@@ -60,6 +60,7 @@ class Health(Record):
     sentence: str
     halted: Halt | None = None
     needs_you: int
+    quiet_cases: tuple[str, ...] = ()
     running: tuple[Run, ...] = ()
     version: str
     principal: Principal
@@ -116,6 +117,7 @@ class TimelineEvent(Record):
 class Investigation(Record):
     id: str
     run_id: str
+    anomaly_ids: tuple[int, ...] = ()
     title: str
     state: str
     verdict: str | None = None
@@ -127,6 +129,7 @@ class Investigation(Record):
 
 
 class Anomaly(Record):
+    id: int = 0
     kind: str
     series: tuple[str, ...]
     onset: Onset
@@ -159,6 +162,7 @@ class Diagnostic(Record):
 
 
 class Verdict(Record):
+    id: int = 0
     verdict: str
     scope: str
     num_reruns: int
@@ -209,6 +213,7 @@ class Effect(Record):
 
 
 class Negative(Record):
+    id: int = 0
     claim: str
     intervention: str
     context: dict[str, Scalar] = {}

@@ -8,9 +8,11 @@ accepted the token.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
 
 import streamlit as st
+from streamlit.navigation.page import Page
 
 from ui.client import Client
 from ui.records import Health, Principal
@@ -19,6 +21,8 @@ _TOKEN = "token"  # noqa: S105 (a key, not a secret)
 _CLIENT = "client"
 _HEALTH = "health"
 _COOKIE_SET = "cookie_set"
+_PAGES = "pages"
+_FIRST = "today"
 
 
 def find_token(configured: str) -> str:
@@ -59,6 +63,17 @@ def remember(token: str) -> None:
     age = "" if token else "; max-age=0"
     # json.dumps and percent-encoding: a token from an address can hold anything, and must stay data.
     place.html(f"<script>document.cookie = {json.dumps(value + age)}</script>", unsafe_allow_javascript=True)
+
+
+def keep_pages(pages: Iterable[Page]) -> None:
+    """Of this rerun, for `page`."""
+    st.session_state[_PAGES] = {page.url_path or _FIRST: page for page in pages}
+
+
+def page(path: str) -> Page:
+    """The page at this path of an address."""
+    found: Page = st.session_state[_PAGES][path]
+    return found
 
 
 def client() -> Client:

@@ -13,7 +13,8 @@ from ui import links
 from ui.case import grid, revision
 from ui.case.curve import by_statistic, focus_lines
 from ui.case.stages import stages
-from ui.client import ApiError, Client, connect, events
+from ui.catalog import BrokenPoint, LayerMap
+from ui.client import Client
 from ui.components import (
     answer,
     budget_bars,
@@ -28,6 +29,7 @@ from ui.components import (
 )
 from ui.palette import DARK, LIGHT
 from ui.records import Anomaly, Budget, Case, Difference, Run, Series, TimelineEvent
+from ui.transport import ApiError, connect, events
 
 DIFF = """diff --git a/a.py b/a.py
 index 111..222 100644
@@ -84,7 +86,9 @@ def test_a_report_loses_its_pictures_only() -> None:
         ("series:r-1/max_vio%2Flayers.5#180..195", "max_vio/layers.5, steps 180–195",
          "/run?run=r-1&series=max_vio%2Flayers.5&lo=180&hi=195"),
         ("run:rr-1", "rr-1", "/run?run=rr-1"),
-        ("hunk:3f2a9c1d/balance.py#12..18", "3f2a9c1 balance.py:12–18", ""),
+        ("hunk:3f2a9c1d/balance.py#12..18", "3f2a9c1 balance.py:12–18",
+         "/open?ref=hunk%3A3f2a9c1d%2Fbalance.py%2312..18"),
+        ("verdict:12", "verdict 12", "/open?ref=verdict%3A12"),
         ("investigation:i-1", "case i-1", "/?investigation=i-1"),
         ("suspect:i-1/commit%3A3f2a", "suspect commit:3f2a", "/?investigation=i-1"),
         ("proposal:pr-1", "proposal pr-1", "/approvals?proposal=pr-1"),
@@ -123,11 +127,30 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
     assert [b - a for a, b in itertools.pairwise(shifts)] == [series_plot.LABEL_HEIGHT] * 2
 
 
-def test_the_map_of_layers_keeps_spikes_and_leaves_holes_for_what_is_not_finite() -> None:
-    rows = [series("m/layers.0", [1.0, 9.0, 1.0, 1.0]), series("m/layers.1", [math.nan, math.nan, 2.0, 2.0])]
-    columns, grid = layer_map.binned(rows, columns=2)
-    assert columns == [1, 3]
-    assert grid == [[9.0, 1.0], [None, 2.0]]
+def test_the_map_of_layers_marks_what_is_not_finite_and_can_be_zoomed() -> None:
+    found = LayerMap(
+        names=("m/layers.2", "m/layers.10"), steps=(1, 3), values=((9.0, 1.0), (None, 2.0)),
+        broken=(BrokenPoint(row=1, step=2),),
+    )  # fmt: skip
+    drawn = layer_map.figure(found, "m", "layer", DARK)
+    heat, crosses, unseen = drawn.data
+    assert (list(heat.y), list(heat.x)) == ([2, 10], [1, 3])
+    assert (list(crosses.x), list(crosses.y)) == ([2], [10])
+    assert unseen.marker.opacity == 0.0
+    assert drawn.layout.dragmode == "select"
+
+
+def test_against_the_others_only_what_one_layer_does_remains() -> None:
+    values = ((1.0, 5.0), (1.0, 5.0), (1.0, 9.0), (None, None))
+    assert layer_map.against_others(values) == ((0.0, 0.0), (0.0, 0.0), (0.0, 4.0), (None, None))
+
+
+def test_experts_are_found_by_layer() -> None:
+    names = ["load/layers.1/experts.10", "load/layers.1/experts.2", "load/layers.0/experts.0", "m/layers.1"]
+    assert layer_map.experts(names) == {
+        "load, layer 0": ("load/layers.0/experts.0",),
+        "load, layer 1": ("load/layers.1/experts.2", "load/layers.1/experts.10"),
+    }
 
 
 def test_per_layer_statistics_are_found_in_layer_order() -> None:
@@ -148,8 +171,9 @@ def test_a_series_is_split_where_the_fix_begins_and_superseded_points_stay() -> 
 
 
 def test_only_the_last_segment_of_a_colour_carries_the_name() -> None:
-    lines = focus_lines(series("x", [1.0, 2.0, 3.0], [0, 1, 1]), None, faulty=False)
+    lines = focus_lines(series("x", [1.0, 2.0, 3.0], [0, 1, 1]), None, faulty=True)
     assert [line.named for line in lines] == [False, True]
+    assert len(focus_lines(series("x", [1.0, 2.0, 3.0], [0, 1, 1]), None, faulty=False)) == 1
 
 
 def case(**more: object) -> Case:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from ui.case import curve
-from ui.client import ApiError, Client
+from ui.client import Client
 from ui.components.markup import escape
 from ui.components.messages import show_empty, show_error
 from ui.components.series_plot import figure
 from ui.palette import Palette
 from ui.records import Case, Effect
+from ui.transport import ApiError
 
 LEAD_STEPS = 60  # shown before the onset
 _VERIFY = ".verify"

@@ -97,13 +97,17 @@ def inside(mark: Mark, window: Window) -> bool:
 
 
 def focus_lines(series: Series, fixed_from: int | None, *, faulty: bool) -> list[Line]:
-    """One line a segment, in another colour from the one with the fix on; the last of each colour carries the name."""
+    """One line a segment, in another colour from the one with the fix on; the last of each colour carries the name.
+
+    Without a fault there is one line.
+    """
     label = units.short(series.name)
-    before = Style.FAULTY if faulty else Style.PLAIN
+    if not faulty:
+        return [Line(label=label, series=series)]
     lines: dict[Style, list[Line]] = {}
     for number in sorted(set(series.segments)):
         fixed = fixed_from is not None and number >= fixed_from
-        style = Style.FIXED if fixed else before
+        style = Style.FIXED if fixed else Style.FAULTY
         name = f"{label}, fixed" if fixed else label
         lines.setdefault(style, []).append(Line(label=name, series=of_segment(series, number), style=style))
     return [replace(line, named=line is group[-1]) for group in lines.values() for line in group]

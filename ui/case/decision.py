@@ -8,11 +8,11 @@ import streamlit as st
 
 from ui import session
 from ui.case import revision
-from ui.client import ApiError
 from ui.components import chips, diff_view
 from ui.components.markup import escape, when, words
 from ui.components.messages import show_error
 from ui.records import Case, Principal, Proposal
+from ui.transport import ApiError
 
 ANCHOR = "decision"
 
@@ -44,8 +44,11 @@ def head(proposal: Proposal) -> str:
     )
 
 
-def show_form(proposal: Proposal, principal: Principal) -> None:
-    """What a reviewer can do with it; for others the reason why the buttons are absent."""
+def show_form(proposal: Proposal, principal: Principal, *, by_keys: bool = False) -> None:
+    """What a reviewer can do with it; for others the reason why the buttons are absent.
+
+    `by_keys`: also by Alt and a letter; for a page on which there is one such form.
+    """
     if not principal.may_decide:
         st.html(
             f'<div class="lt-empty"><strong>You can read this, but not decide it</strong><p>Your token belongs to '
@@ -57,11 +60,12 @@ def show_form(proposal: Proposal, principal: Principal) -> None:
     with st.form(f"decide:{proposal.id}", border=True, enter_to_submit=False):
         comment_key = f"comment:{proposal.id}"
         st.text_area("Comment (kept with the decision)", key=comment_key, height=80, placeholder="Why?")
-        *places, note = st.columns([1.1, 1.1, 1.7, 3.4], vertical_alignment="center")
-        for place, (verb, label, icon, kind) in zip(places, _BUTTONS, strict=True):
+        *places, note = st.columns([1.5, 1.4, 2.1, 2.8], vertical_alignment="center")
+        for place, (verb, label, icon, kind, keys) in zip(places, _BUTTONS, strict=True):
             place.form_submit_button(
-                label, type=kind, icon=icon, on_click=_decide, args=(verb, proposal, comment_key), width="stretch"
-            )
+                label, type=kind, icon=icon, on_click=_decide, args=(verb, proposal, comment_key), width="stretch",
+                shortcut=keys if by_keys else None,
+            )  # fmt: skip
         note.html(
             f'<span class="lt-muted">Holds for exactly this change (<code>{escape(proposal.bound_hash[:12])}</code>), '
             f"once, until {escape(when(proposal.expires_at))}. You sign as {escape(principal.name)}.</span>"
@@ -71,10 +75,10 @@ def show_form(proposal: Proposal, principal: Principal) -> None:
     revision.show_form(proposal)
 
 
-_BUTTONS: tuple[tuple[str, str, str, Literal["primary", "secondary"]], ...] = (
-    ("approve", "Approve", ":material/check:", "primary"),
-    ("reject", "Reject", ":material/close:", "secondary"),
-    ("ask_changes", "Ask for changes", ":material/reply:", "secondary"),
+_BUTTONS: tuple[tuple[str, str, str, Literal["primary", "secondary"], str], ...] = (
+    ("approve", "Approve", ":material/check:", "primary", "Alt+A"),
+    ("reject", "Reject", ":material/close:", "secondary", "Alt+X"),
+    ("ask_changes", "Ask for changes", ":material/reply:", "secondary", "Alt+S"),
 )
 
 

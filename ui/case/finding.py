@@ -11,7 +11,8 @@ from ui.components.markup import escape, steps, words
 from ui.records import Case
 
 
-def render(case: Case) -> str:
+def render(case: Case, said: str = "") -> str:
+    """`said`: HTML of what people said about it."""
     investigation = case.investigation
     sentence = case.leading.statement if case.leading else investigation.title
     facts = []
@@ -28,7 +29,7 @@ def render(case: Case) -> str:
     more = f'<ul class="lt-also">{also}</ul>' if also else ""
     return (
         f'<section class="lt-finding"><small>What Lathe found in {escape(case.run.name)}</small>'
-        f'<h2>{escape(sentence)}</h2>{more}{cause(case)}<div class="lt-facts">{"".join(facts)}</div>'
+        f'<h2>{escape(sentence)}</h2>{more}{cause(case)}<div class="lt-facts">{said}{"".join(facts)}</div>'
         f"{stages.render(case)}</section>"
     )
 
@@ -41,5 +42,5 @@ def cause(case: Case) -> str:
     return f'<p class="lt-cause">{chip}<span>{escape(case.verdict.statement)}</span></p>'
 
 
-def show(case: Case) -> None:
-    st.html(render(case))
+def show(case: Case, said: str) -> None:
+    st.html(render(case, said))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import streamlit as st
 
+from ui import links
 from ui.components import chips, markup
-from ui.components.markup import escape
+from ui.components.markup import escape, words
 from ui.records import Case, Negative
 
 
@@ -31,5 +34,22 @@ def card(negative: Negative) -> str:
         f'<div class="lt-card"><b><s>{escape(negative.claim)}</s></b><p>{escape(negative.reason)}</p><dl>'
         f"<dt>Tried</dt><dd>{escape(negative.intervention)}</dd><dt>Expected</dt><dd>{escape(negative.expected)}</dd>"
         f"<dt>Seen</dt><dd>{escape(negative.observed)}</dd><dt>Look again if</dt><dd>{escape(negative.reopen_if)}</dd>"
-        f"</dl>{chips.evidence(negative.evidence)}</div>"
+        f"{_context(negative)}</dl>{chips.evidence(negative.evidence)}{_record(negative)}</div>"
     )
+
+
+def _context(negative: Negative) -> str:
+    """In which circumstances it was tried."""
+    facts = ", ".join(f"{escape(words(key))} {escape(_brief(value))}" for key, value in negative.context.items())
+    return f"<dt>Where</dt><dd>{facts}</dd>" if facts else ""
+
+
+def _brief(value: object) -> str:
+    """A hash by its first digits."""
+    text = str(value)
+    return text[:10] if re.fullmatch("[0-9a-f]{32,64}", text) else text
+
+
+def _record(negative: Negative) -> str:
+    address = escape(links.anything(f"negative:{negative.id}"))
+    return f'<div><a href="{address}" target="_self">Everything it rests on</a></div>'

@@ -9,13 +9,14 @@ import streamlit as st
 
 from ui.case import grid
 from ui.case.curve import judged_series
-from ui.client import ApiError, Client
+from ui.client import Client
 from ui.components import units
 from ui.components.markup import escape, words
 from ui.components.series_plot import Line, Style
 from ui.components.small_multiples import Panel, show_grid
 from ui.palette import Palette
 from ui.records import Case, Diagnostic, Series
+from ui.transport import ApiError
 
 NOT_FOUND = 404
 BUCKETS = 60

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from ui import session
-from ui.client import ApiError
 from ui.components.messages import show_error
 from ui.records import Proposal
+from ui.transport import ApiError
 
 _ONE_A_LINE = 'For instance: optim.head.lr = 0.001. Text stands in "quotes".'
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import streamlit as st
 
 from ui import links, palette
-from ui.client import ApiError, Client
+from ui.client import Client
 from ui.components import chips, units
 from ui.components.markup import escape
 from ui.components.messages import errors_shown, show_empty, show_error
 from ui.components.series_plot import BUCKETS, Line, Mark, Plot, figure
 from ui.conversation import Answer, Card
+from ui.transport import ApiError
 
 _RULES = "rules"
 _PLOT_HEIGHT = 240

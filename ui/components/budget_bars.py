@@ -17,6 +17,11 @@ def render(budgets: Sequence[Budget]) -> str:
     return table(("Budget", "Used", "State"), [_row(budget) for budget in ordered])
 
 
+def brief(budgets: Sequence[Budget]) -> str:
+    """Only the bars, each under its budget's name."""
+    return "".join(f"<div><small>{escape(budget.id)}</small>{''.join(_bars(budget))}</div>" for budget in budgets)
+
+
 def _row(budget: Budget) -> str:
     name = f"<code>{escape(budget.id)}</code>"
     if budget.parent_id:

@@ -96,7 +96,8 @@ def _row(row: Row) -> str:
         old = new = visible(row.old or "")
     else:
         old, new = _contrast(row.old, row.new)
-    return f"<tr>{_side('old', row.old_number, old, row.kind)}{_side('new', row.new_number, new, row.kind)}</tr>"
+    sides = _side("old", row.old_number, old, row.kind) + _side("new", row.new_number, new, row.kind)
+    return f'<tr class="lt-diff-{row.kind}">{sides}</tr>'
 
 
 def _side(side: str, line_number: int | None, text: str, kind: str) -> str:

@@ -98,6 +98,6 @@ def _versions(one: Difference) -> tuple[str, str]:
         for commit in code.commits[-MAX_COMMITS:]
     )
     more = len(code.commits) - MAX_COMMITS
-    shown = f"<ul class='lt-plain'>{commits}</ul>" if commits else "none on record"
+    shown = f"<ul class='lt-plain'>{commits}</ul>" if commits else "none"
     versions = f"<code>{escape(code.before[:10])}</code> → <code>{escape(code.after[:10])}</code>"
     return versions, shown + (f"<p class='lt-muted'>and {more} older ones</p>" if more > 0 else "")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from ui.client import ApiError
 from ui.components.markup import escape
+from ui.transport import ApiError
 
 
 def show_empty(title: str, next_step: str) -> None:

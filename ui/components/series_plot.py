@@ -199,13 +199,13 @@ def _lay_out(chart: go.Figure, plot: Plot, colours: Palette) -> None:
     )
 
 
-def show_zoomable(key: str, title: str, draw: Callable[[Window], Plot], colours: Palette) -> None:
+def show_zoomable(key: str, title: str, draw: Callable[[Window], go.Figure]) -> None:
     """A plot whose selected step range is fetched again through `draw`; call it inside a fragment."""
     state = f"zoom:{key}"
     zoom: Zoom = st.session_state.get(state, Zoom())
     plot_key = f"{key}:{zoom.turn}"
     st.plotly_chart(
-        figure(draw(zoom.window), colours),
+        draw(zoom.window),
         key=plot_key,
         on_select=partial(_zoom_in, state, plot_key),
         selection_mode="box",

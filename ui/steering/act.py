@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from ui.client import ApiError
 from ui.components.messages import show_empty, show_error
 from ui.records import Principal
+from ui.transport import ApiError
 
 _ADMIN = "admin"
 

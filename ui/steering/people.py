@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from ui.client import ApiError, Client
+from ui.client import Client
 from ui.components import chips
 from ui.components.markup import escape, when
 from ui.components.messages import show_error
@@ -12,6 +12,7 @@ from ui.components.tables import row, table
 from ui.oversight import Token
 from ui.records import Principal
 from ui.steering.act import is_admin, rerun_if, sent
+from ui.transport import ApiError
 
 _HEADS = ("Token", "Of", "Role", "Made", "Holds")
 _DAY_S = 86400.0

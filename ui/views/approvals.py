@@ -49,7 +49,7 @@ def _show(proposal: Proposal, effects: tuple[Effect, ...]) -> None:
     with st.expander("All arguments, as they are bound"):
         st.json(proposal.payload)
     if proposal.state == "open":
-        decision.show_form(proposal, session.principal())
+        decision.show_form(proposal, session.principal(), by_keys=True)
     else:
         st.html(decision.decided(proposal) + f"<p>{fate.of(proposal, effects)}</p>")
 

@@ -8,15 +8,16 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from ui import links, session
-from ui.client import ApiError, Client, Piece
+from ui.client import Client, Piece
 from ui.components import answer as answers
+from ui.components import ask_box
 from ui.components.live import attended
 from ui.components.markup import escape, when
 from ui.components.messages import errors_shown, show_empty, show_error
 from ui.conversation import Answer, Thread, WholeThread
+from ui.transport import ApiError
 
 MAX_THREADS = 20
-_ASKED = "chat:asked"
 _EXAMPLES = (
     "What is the status?",
     "What changed before it began?",
@@ -77,18 +78,13 @@ def _show_new(client: Client) -> None:
         return
     question = st.chat_input("What changed before step 180?", max_chars=4000) or _example()
     if question:
-        thread = client.open_thread(title=question[:200], run_id=run_id, investigation_id=case_id)
-        st.session_state[_ASKED] = question
-        st.query_params.clear()
-        st.query_params["thread"] = thread.id
-        st.rerun()
+        ask_box.begin(client, question, run_id=run_id, investigation_id=case_id)
 
 
 def _example() -> str | None:
-    for place, example in zip(st.columns(len(_EXAMPLES)), _EXAMPLES, strict=True):
-        if place.button(example, width="stretch"):
-            return example
-    return None
+    with st.container(horizontal=True):
+        pressed = [example for example in _EXAMPLES if st.button(example)]
+    return next(iter(pressed), None)
 
 
 def _may_ask() -> bool:
@@ -112,7 +108,7 @@ def _show_thread(client: Client, whole: WholeThread) -> None:
         return
     place = st.container()
     typed = st.chat_input("Ask further", max_chars=4000)
-    question = st.session_state.pop(_ASKED, None) or typed
+    question = st.session_state.pop(ask_box.ASKED, None) or typed
     if question:
         with place:
             _answer(client, thread, question)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
 import streamlit as st
 
 from ui import palette, session
 from ui.client import Client
-from ui.components import difference, units
+from ui.components import diff_view, difference, eval_table, units
 from ui.components.markup import escape
 from ui.components.messages import errors_shown, show_empty
-from ui.components.series_plot import BUCKETS, Line, Plot, Window, show_zoomable
-from ui.records import Run
+from ui.components.series_plot import BUCKETS, Line, Plot, Window, figure, show_zoomable
+from ui.records import Commit, Difference, Run
 
 MOST = 10
+MOST_COMMITS = 12
 LIMIT = 200
 _FIRST_CHOICE = ("lm_loss", "loss")
 
@@ -32,7 +36,9 @@ def page() -> None:
         _show_curves(client, chosen)
     with errors_shown():
         found = [client.difference(chosen[0].id, run.id) for run in chosen[1:]]
-        st.html(difference.render(chosen, found))
+        evaluated = eval_table.render(chosen, [client.scores(run.id) for run in chosen])
+        st.html(f"<h3>Evaluations</h3>{evaluated}{difference.render(chosen, found)}")
+        _show_code(client, chosen[0], list(zip(chosen[1:], found, strict=True)))
 
 
 def _choose(client: Client, known: dict[str, Run]) -> list[Run]:
@@ -75,13 +81,35 @@ def _show_curves(client: Client, runs: list[Run]) -> None:
 
 
 def _draw(client: Client, runs: list[Run], name: str) -> None:
-    def draw(window: Window) -> Plot:
+    def draw(window: Window) -> go.Figure:
         lo, hi = window
         found = [client.points(run.id, (name,), buckets=BUCKETS, lo=lo, hi=hi)[0] for run in runs]
         labels = difference.labels(runs)
         lines = tuple(Line(label=labels[run.id], series=series) for run, series in zip(runs, found, strict=True))
-        return Plot(lines=lines, y_title=units.axis_title(name))
+        return figure(Plot(lines=lines, y_title=units.axis_title(name)), palette.current())
 
     with errors_shown():
         key = f"compare:{','.join(run.id for run in runs)}:{name}"
-        show_zoomable(key, f"{name} of {len(runs)} runs over steps", draw, palette.current())
+        show_zoomable(key, f"{name} of {len(runs)} runs over steps", draw)
+
+
+def _show_code(client: Client, base: Run, found: list[tuple[Run, Difference]]) -> None:
+    """What each commit changes that one side has and the other lacks; read when a person asks for it."""
+    for run, one in found:
+        if "code" in one.not_recorded or one.code.before == one.code.after:
+            continue
+        _show_commits(client, run, one.code.commits, f"only in {run.name}")
+        lacking = client.difference(run.id, base.id).code.commits
+        _show_commits(client, base, lacking, f"in {base.name}, not in {run.name}")
+
+
+def _show_commits(client: Client, run: Run, commits: Sequence[Commit], where: str) -> None:
+    for commit in reversed(commits[-MOST_COMMITS:]):
+        key = f"code:{run.id}:{commit.hash}:{where}"
+        with st.expander(f"What {commit.hash[:10]} changes", key=key, on_change="rerun") as place:
+            if place.open:
+                diff = client.commit_diff(run.project_id, commit.hash)
+                st.html(
+                    f"<p><b>{escape(commit.subject)}</b> <span class='lt-muted'>{escape(where)}</span></p>"
+                    + (diff_view.render(diff) if diff else "<p class='lt-muted'>It changes no text.</p>")
+                )

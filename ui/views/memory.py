@@ -7,14 +7,21 @@ import io
 
 import streamlit as st
 
-from ui import session
+from ui import links, session
 from ui.case import memory as cards
-from ui.client import ApiError
-from ui.components.markup import words
+from ui.catalog import Hit
+from ui.client import Client
+from ui.components import chips
+from ui.components.markup import escape, words
 from ui.components.messages import show_empty, show_error
 from ui.records import Negative
+from ui.transport import ApiError
 
 _ALL = "all reasons"
+_EVERYTHING = "Everything on record"
+_PLACES = ("Negative results", _EVERYTHING)
+_KINDS = ("negative", "investigation", "anomaly", "change", "hunk", "note")
+MAX_BODY = 400
 _FIELDS = ("claim", "intervention", "expected", "observed", "reason", "reopen_if")
 _LABELS = {
     "claim": "Claim: what was believed",
@@ -29,9 +36,16 @@ _LABELS = {
 def page() -> None:
     st.html(
         "<h1 class='lt-page'>Memory</h1>"
-        "<p class='lt-lead'>Negative results: what was ruled out, on which evidence, and what would reopen it.</p>"
+        "<p class='lt-lead'>What was ruled out, on which evidence, what would reopen it; and a search in everything "
+        "that is on record.</p>"
     )
     question = st.text_input("Search", value=st.query_params.get("q", ""), placeholder="router learning rate")
+    where = st.segmented_control(
+        "Where", _PLACES, default=_PLACES[0], required=True, label_visibility="collapsed", key="memory:where"
+    )
+    if where == _EVERYTHING:
+        _show_everything(session.client(), question)
+        return
     found = session.client().negatives(question)
     if not found:
         _show_nothing(question)
@@ -39,6 +53,32 @@ def page() -> None:
         _show_found(found)
     if session.principal().role != "viewer":
         _show_form()
+
+
+def _show_everything(client: Client, question: str) -> None:
+    """By words and by meaning, with filters."""
+    left, right = st.columns([3, 1])
+    kinds = left.pills("Kinds; none chosen means all", _KINDS, selection_mode="multi")
+    projects = [project.id for project in client.projects()]
+    project = right.selectbox("Project", projects, index=None, placeholder="all projects")
+    if not question.strip():
+        show_empty("Search in everything", "Cases, changes, commits, notes and lessons: by words and by meaning.")
+        return
+    hits = client.search(question, kinds=kinds, project=project)
+    if not hits:
+        show_empty(f"Nothing on record is like “{question}”", "Take a filter away, or use other words.")
+        return
+    st.html('<div class="lt-cards">' + "".join(_hit(hit) for hit in hits) + "</div>")
+
+
+def _hit(hit: Hit) -> str:
+    label, address = links.evidence(hit.reference)
+    body = hit.body if len(hit.body) <= MAX_BODY else hit.body[:MAX_BODY] + " …"
+    outcome = chips.tag(hit.outcome) if hit.outcome else ""
+    return (
+        f'<div class="lt-card">{chips.tag(hit.kind)} {outcome}<div><a href="{escape(address)}" target="_self"><b>'
+        f"{escape(hit.title)}</b></a></div><p>{escape(body)}</p><small>{escape(label)}</small></div>"
+    )
 
 
 def _show_nothing(question: str) -> None:

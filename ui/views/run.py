@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import plotly.graph_objects as go
 import streamlit as st
 
 from ui import links, palette, session
-from ui.case.curve import inside
+from ui.case.curve import inside, of_segment
+from ui.catalog import Config
 from ui.client import Client
 from ui.components import chips, layer_map, units
 from ui.components.markup import escape, when
 from ui.components.messages import errors_shown, show_empty
-from ui.components.series_plot import BUCKETS, Line, Plot, Window, marks, show_changes, show_zoomable
-from ui.records import Checkpoint, Run, RunDetail, Segment
+from ui.components.series_plot import BUCKETS, Line, Plot, Window, figure, marks, show_changes, show_zoomable
+from ui.components.tables import row, table
+from ui.records import Checkpoint, Run, RunDetail, Segment, Series
 
 LIVE_S = 2.0
 MAX_CHOSEN = 8
 _FIRST_CHOICE = ("lm_loss", "loss")
+_CURVES, _LAYERS, _EXPERTS = "curves", "layers", "experts"
+_VIEWS = {_CURVES: "Curves", _LAYERS: "Map of layers", _EXPERTS: "Expert load"}
 
 
 def page() -> None:
@@ -30,12 +37,31 @@ def page() -> None:
     if not names:
         show_empty("This run has not made a step yet", "Its first point appears here by itself.")
         return
-    curves, map_ = st.tabs(["Curves", "Map of layers"])
-    with curves:
-        _show_curves(client, detail.run, names)
-    with map_:
-        _show_map(client, detail.run, names)
-    st.html(_segments(detail.segments) + _checkpoints(detail.checkpoints))
+    view = _choose_view()
+    with errors_shown():
+        if view == _CURVES:
+            _show_curves(client, detail, names)
+        else:
+            _show_map(client, detail.run, names, view)
+    st.html(_segments(detail.segments))
+    with errors_shown():
+        _show_config(client, run_id)
+    st.html(_checkpoints(detail.checkpoints))
+
+
+def _choose_view() -> str:
+    """Only what is looked at is asked for; the address follows."""
+    wanted = st.query_params.get("view", _CURVES)
+    chosen = st.segmented_control(
+        "View",
+        list(_VIEWS),
+        default=wanted if wanted in _VIEWS else _CURVES,
+        format_func=lambda key: _VIEWS[key],
+        label_visibility="collapsed",
+        required=True,
+    )
+    st.query_params["view"] = chosen
+    return chosen
 
 
 def _show_head(detail: RunDetail) -> None:
@@ -64,18 +90,23 @@ def _ways(run: Run) -> str:
     return " · ".join(f'<a href="{escape(address)}" target="_self">{words}</a>' for words, address in ways)
 
 
-def _show_curves(client: Client, run: Run, names: tuple[str, ...]) -> None:
+def _show_curves(client: Client, detail: RunDetail, names: tuple[str, ...]) -> None:
+    run = detail.run
     chosen = st.multiselect(
-        "Series of one unit share a plot", names, default=_default_series(names), max_selections=MAX_CHOSEN
+        "Series; those of one unit share a plot", names, default=_default_series(names), max_selections=MAX_CHOSEN
     )
+    resumed = len(detail.segments) > 1
+    superseded = resumed and st.toggle("With the points that resumes superseded, a line a segment")
     by_unit: dict[str, list[str]] = {}
     for name in chosen:
         by_unit.setdefault(units.axis_title(name), []).append(name)
     every = LIVE_S if run.state == "running" else None
     left, right = st.columns([2.6, 1], gap="medium")
     with left:
+        if not chosen:
+            show_empty("No series chosen", "Choose one above; type to search among them.")
         for unit, group in by_unit.items():
-            st.fragment(_draw, run_every=every)(client, run.id, unit, tuple(group))
+            st.fragment(_draw, run_every=every)(client, run.id, unit, tuple(group), superseded=superseded)
     with right:
         show_changes(marks(client.timeline(run.id)))
 
@@ -88,15 +119,26 @@ def _default_series(names: tuple[str, ...]) -> list[str]:
     return [next((name for name in _FIRST_CHOICE if name in names), names[0])]
 
 
-def _draw(client: Client, run_id: str, unit: str, group: tuple[str, ...]) -> None:
-    def draw(window: Window) -> Plot:
-        found = client.points(run_id, group, buckets=BUCKETS, lo=window[0], hi=window[1])
+def _draw(client: Client, run_id: str, unit: str, group: tuple[str, ...], *, superseded: bool) -> None:
+    def draw(window: Window) -> go.Figure:
+        view = "full" if superseded else "canonical"
+        found = client.points(run_id, group, buckets=BUCKETS, lo=window[0], hi=window[1], view=view)
         shown = tuple(mark for mark in marks(client.timeline(run_id)) if inside(mark, window))
-        lines = tuple(Line(label=units.short(series.name), series=series) for series in found)
-        return Plot(lines=lines, y_title=unit, marks=shown, onset=_asked_steps())
+        lines = tuple(line for series in found for line in _lines(series, superseded=superseded))
+        return figure(Plot(lines=lines, y_title=unit, marks=shown, onset=_asked_steps()), palette.current())
 
     with errors_shown():
-        show_zoomable(f"run:{run_id}:{','.join(group)}", f"{', '.join(group)} over steps", draw, palette.current())
+        key = f"run:{run_id}:{','.join(group)}:{superseded}"
+        show_zoomable(key, f"{', '.join(group)} over steps", draw)
+
+
+def _lines(series: Series, *, superseded: bool) -> Iterator[Line]:
+    label = units.short(series.name)
+    if not superseded:
+        yield Line(label=label, series=series)
+        return
+    for number in sorted(set(series.segments)):
+        yield Line(label=f"{label}, segment {number}", series=of_segment(series, number))
 
 
 def _asked_steps() -> tuple[int, int] | None:
@@ -105,16 +147,58 @@ def _asked_steps() -> tuple[int, int] | None:
     return (int(lo), int(hi)) if lo.isdecimal() and hi.isdecimal() else None
 
 
-def _show_map(client: Client, run: Run, names: tuple[str, ...]) -> None:
-    statistics = layer_map.statistics(names)
-    if not statistics:
-        show_empty("This run has no per-layer series", "A training that writes names like `max_vio/layers.3` fills it.")
+def _show_map(client: Client, run: Run, names: tuple[str, ...], view: str) -> None:
+    found, row_word, example = (
+        (layer_map.statistics(names), "layer", "max_vio/layers.3")
+        if view == _LAYERS
+        else (layer_map.experts(names), "expert", "expert_load/layers.3/experts.5")
+    )
+    if not found:
+        show_empty(
+            f"This run has no series of each {row_word}", f"A training that writes names like `{example}` fills it."
+        )
         return
-    options = sorted(statistics)
-    wanted = options.index("max_vio") if "max_vio" in options else 0
-    statistic = st.selectbox("Statistic", options, index=wanted)
+    options = sorted(found, key=_in_order)
+    first = next((option for option in options if option.startswith("max_vio")), options[0])
+    wanted = st.query_params.get("statistic")
+    chosen = st.selectbox("Statistic", options, index=options.index(wanted if wanted in options else first), width=380)
+    st.query_params["statistic"] = chosen
     every = LIVE_S if run.state == "running" else None
-    st.fragment(layer_map.show, run_every=every)(client, run.id, statistic, statistics[statistic], palette.current())
+    st.fragment(layer_map.show, run_every=every)(client, run.id, chosen, found[chosen], row_word, palette.current())
+
+
+def _in_order(option: str) -> tuple[str, int]:
+    """Layer 10 after layer 9."""
+    head, _, number = option.rpartition(" ")
+    return (head, int(number)) if number.isdecimal() else (option, -1)
+
+
+def _show_config(client: Client, run_id: str) -> None:
+    """What the newest segment declared against what was really used: only where the two differ, or one is silent."""
+    config = client.config(run_id)
+    if not config.declared and not config.effective:
+        return
+    both = sorted(config.declared.keys() & config.effective.keys())
+    differ = [key for key in both if config.declared[key] != config.effective[key]]
+    st.html("<h3>Declared and really used</h3>")
+    if not both:
+        show_empty("Only one side is on record", "A training that logs what it really used can be compared here.")
+    elif differ:
+        rows = [_field(key, config) for key in differ]
+        st.html(table(("Field", "Declared", "Really used"), rows, look="lt-fields"))
+    else:
+        st.html(f"<p>All {len(both)} fields that both sides name agree.</p>")
+    with st.expander(f"All {len(config.declared.keys() | config.effective.keys())} fields"):
+        every = sorted(config.declared.keys() | config.effective.keys())
+        st.html(table(("Field", "Declared", "Really used"), [_field(key, config) for key in every], look="lt-fields"))
+
+
+def _field(key: str, config: Config) -> str:
+    sides = [
+        escape(side[key]) if key in side else "<span class='lt-muted'>not recorded</span>"
+        for side in (config.declared, config.effective)
+    ]
+    return row([f"<code>{escape(key)}</code>", *sides])
 
 
 def _segments(segments: tuple[Segment, ...]) -> str:

@@ -11,21 +11,35 @@ from ui.components.messages import show_empty
 from ui.records import Run
 
 _KINDS = {"Trainings": "training", "Re-runs of investigations": "diagnostic"}
-LIMIT = 100
+LIMIT, SHOWN = 1000, 100
 _HEAD = "<tr><th>Run</th><th>State</th><th>Last step</th><th>Started from</th><th>Recorded</th></tr>"
 
 
 def page() -> None:
     st.html("<h1 class='lt-page'>Runs</h1>")
-    kind = st.segmented_control("Kind", list(_KINDS), default="Trainings", label_visibility="collapsed")
+    which, wanted = st.columns([1.4, 1], vertical_alignment="bottom")
+    kind = which.segmented_control("Kind", list(_KINDS), default="Trainings", label_visibility="collapsed")
+    words = wanted.text_input("Find", placeholder="find by name, id or state", label_visibility="collapsed").split()
     runs = session.client().runs(role=_KINDS.get(kind or ""), limit=LIMIT)
+    found = [run for run in runs if _matches(run, words)]
     if not runs:
         show_empty("No runs of this kind yet", "`lathe train` starts one; `lathe demo` shows a whole investigation.")
         return
-    rows = "".join(row(run) for run in runs)
+    if not found:
+        show_empty("No run is like that", f"Looked at the newest {len(runs)}; use other words, or fewer.")
+        return
+    rows = "".join(row(run) for run in found[:SHOWN])
     st.html(f'<div class="lt-scroll"><table class="lt-table"><thead>{_HEAD}</thead><tbody>{rows}</tbody></table></div>')
-    if len(runs) == LIMIT:
-        st.html(f'<p class="lt-muted">The newest {LIMIT} are shown; <code>lathe runs</code> lists all.</p>')
+    if len(found) > SHOWN or len(runs) == LIMIT:
+        st.html(
+            f'<p class="lt-muted">{min(SHOWN, len(found))} of {len(found)} among the newest {len(runs)} runs; '
+            "<code>lathe runs</code> lists all.</p>"
+        )
+
+
+def _matches(run: Run, words: list[str]) -> bool:
+    text = f"{run.name} {run.id} {run.state}".lower()
+    return all(word.lower() in text for word in words)
 
 
 def row(run: Run) -> str:

@@ -7,14 +7,14 @@ import streamlit as st
 from ui import session
 from ui.client import Client
 from ui.components import budget_bars
-from ui.components.markup import escape
+from ui.components.markup import escape, percent, words
 from ui.components.messages import errors_shown, show_empty
 from ui.components.tables import row, table
 from ui.oversight import Check
 from ui.records import Principal
 from ui.steering import autonomy, halting, people, schedules
 
-_TABS = ("Health", "Budgets", "Policies", "Schedules", "People")
+_TABS = ("Health", "Budgets", "Detectors", "Policies", "Schedules", "People")
 _SIGNS = {True: "✔ in order", False: "✕ not in order", None: "· for information"}
 
 
@@ -32,6 +32,8 @@ def page() -> None:
         _show_health(client, principal)
     with tabs["Budgets"], errors_shown():
         _show_budgets(client)
+    with tabs["Detectors"], errors_shown():
+        _show_detectors(client)
     with tabs["Policies"], errors_shown():
         found = client.policies()
         halting.show(client, principal, found.halted)
@@ -71,3 +73,22 @@ def _show_budgets(client: Client) -> None:
         show_empty("No budget was opened yet", "Every case, policy, chat and experiment opens one of its own.")
         return
     st.html("<h3>Budgets: what was used of what was allowed</h3>" + budget_bars.render(found))
+
+
+def _show_detectors(client: Client) -> None:
+    """How often each was wrong, by what people said."""
+    found = client.detectors()
+    if not found:
+        show_empty(
+            "No detector found anything yet", "Each finding counts here, and each that somebody calls a false alarm."
+        )
+        return
+    rows = [
+        row([
+            f"<b>{escape(words(each.kind))}</b>", str(each.num_findings), str(each.num_false_alarms),
+            percent(each.num_false_alarms / each.num_findings),
+        ])
+        for each in sorted(found, key=lambda each: (-each.num_false_alarms, -each.num_findings))
+    ]  # fmt: skip
+    heads = ("Kind of finding", "Found", "Called a false alarm", "Share")
+    st.html("<h3>What detectors found, and how often people say they were wrong</h3>" + table(heads, rows))

@@ -1,29 +1,41 @@
-"""Today: is everything well, what needs you, and the case that is open, with its proof and its decision."""
+"""Today: is everything well, the curve that matters, what needs you, what is being done, what was found lately."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import streamlit as st
 
-from ui import links, palette, session
-from ui.case import aftermath, curve, decision, finding, memory, reruns, suspects, verdict
+from ui import links, session
+from ui.case import headline, picture, triage
+from ui.catalog import Mark
 from ui.client import Client
-from ui.components import chips, feed, units
+from ui.components import ask_box, budget_bars, chips, feed
 from ui.components.markup import escape, when, words
 from ui.components.messages import errors_shown, show_empty
-from ui.components.series_plot import marks, show_changes, show_zoomable
-from ui.records import Case, Health, Investigation, Proposal, Run
+from ui.components.series_plot import marks, show_changes
+from ui.components.tables import table
+from ui.records import Case, Health, Investigation, Run
+from ui.views import investigation
 
-LIVE_S = 2.0
-IDLE_S = 10.0
-MAX_RUNNING = 3
+LIVE_S = 3.0
+CURVE_HEIGHT = 320  # so that what was found is seen without scrolling
+LATELY = timedelta(hours=24)
+MAX_FINDINGS = 6
+MAX_CASES = 20
+_CLOSED = "closed"
 
 
 def page() -> None:
+    if wanted := st.query_params.get("investigation"):
+        investigation.page(wanted)
+        return
     client, health = session.client(), session.health()
+    headline.show(client, health)  # first: it is what a person looks for
+    ask_box.show(client)
     investigations = client.investigations()
-    case = _case(client, investigations)
+    case = _case(client, health, investigations)
     run = _run(client, health, case)
-    st.fragment(_show_headline, run_every=LIVE_S)(client, health, case)
     if run is None:
         show_empty(
             "No training has been recorded yet",
@@ -31,20 +43,23 @@ def page() -> None:
             "or `lathe train` to start your own.",
         )
         return
-    _show_curve(client, run, case)
-    if case is not None:
-        _show_case(client, case)
-    _show_others(investigations, case)
+    left, right = st.columns([2.6, 1], gap="medium")
+    with left:
+        picture.show_curve(client, run, case, height=CURVE_HEIGHT)
+        _show_findings(client, investigations)
+    with right:
+        show_changes(marks(client.timeline(run.id)))
+        st.fragment(feed.show, run_every=LIVE_S)(client, None)
+        _show_budgets(client)
 
 
-def _case(client: Client, investigations: tuple[Investigation, ...]) -> Case | None:
-    """The case in the address, else the newest that is open, else the newest."""
-    wanted = st.query_params.get("investigation")
-    if wanted is None:
-        still_open = [found for found in investigations if found.state != "closed"]
-        newest = max(still_open or investigations, key=lambda found: found.opened_at, default=None)
-        wanted = newest.id if newest else None
-    return client.investigation(wanted) if wanted else None
+def _case(client: Client, health: Health, found: tuple[Investigation, ...]) -> Case | None:
+    """The newest case that is open and that people want to hear of, else the newest of the last day."""
+    heard = [case for case in found if case.id not in health.quiet_cases]
+    still_open = [case for case in heard if case.state != _CLOSED]
+    lately = [case for case in heard if _is_late(case)]
+    newest = max(still_open or lately, key=lambda case: case.opened_at, default=None)
+    return client.investigation(newest.id) if newest else None
 
 
 def _run(client: Client, health: Health, case: Case | None) -> Run | None:
@@ -55,115 +70,55 @@ def _run(client: Client, health: Health, case: Case | None) -> Run | None:
     return trainings[0] if trainings else None
 
 
-def _show_headline(client: Client, built_with: Health, case: Case | None) -> None:
-    """Call it inside a fragment: the whole page is drawn again when it was built on something else."""
+def _is_late(case: Investigation) -> bool:
+    return datetime.now(tz=UTC) - case.opened_at < LATELY
+
+
+def _show_findings(client: Client, found: tuple[Investigation, ...]) -> None:
+    """Those of the last day and those that are open, each in a sentence; without any, the newest."""
+    chosen = [case for case in found if case.state != _CLOSED or _is_late(case)] or list(found[:1])
+    st.html("<h3>Found since yesterday</h3>" if any(map(_is_late, chosen)) else "<h3>Found last</h3>")
+    if not chosen:
+        show_empty("Nothing was found", "`lathe schedule watch` looks at every training as it arrives.")
+        return
     with errors_shown():
-        health = client.health()
-        waiting = client.proposals(state="open") if health.needs_you else ()
-        st.html(_headline(health, waiting, case))
-        if _situation(health) != _situation(built_with):
-            st.rerun()
+        said = client.marks([f"investigation:{case.id}" for case in chosen[:MAX_FINDINGS]])
+        for case in chosen[:MAX_FINDINGS]:
+            _show_finding(case, said.get(f"investigation:{case.id}"))
+    shown = {case.id for case in chosen[:MAX_FINDINGS]}
+    if rest := [case for case in found if case.id not in shown]:
+        with st.expander(f"{len(rest)} earlier cases"):
+            st.html(table(("Case", "State", "Verdict", "Opened"), [_row(case) for case in rest[:MAX_CASES]]))
 
 
-def _situation(health: Health) -> tuple[object, ...]:
-    return health.ok, health.needs_you, *(run.id for run in health.running)
-
-
-def _headline(health: Health, waiting: tuple[Proposal, ...], case: Case | None) -> str:
-    look, sign = ("well", "✔") if health.ok else ("unwell", "!")
-    running = "".join(
-        f'<a class="lt-running" href="{escape(links.run(run.id))}" target="_self">{escape(run.name)}'
-        f"<small>step {run.last_step}</small></a>"
-        for run in health.running[:MAX_RUNNING]
-    )
-    return (
-        f'<header class="lt-health lt-{look}"><i>{sign}</i><div><h1>{escape(health.sentence)}</h1>'
-        f"<p>{running or 'No training is running.'}</p></div>{_needs_you(waiting, case)}</header>"
-    )
-
-
-def _needs_you(waiting: tuple[Proposal, ...], case: Case | None) -> str:
-    """One click to each open proposal."""
-    if not waiting:
-        return '<div class="lt-needs lt-none">Nothing needs you</div>'
-    here = case.investigation.id if case else ""
-    items = "".join(
-        f'<a href="{escape(_decision_address(p, here))}" target="_self">{escape(p.title)}</a>' for p in waiting
-    )
-    return f'<div class="lt-needs"><b>Needs you: {len(waiting)}</b>{items}</div>'
-
-
-def _decision_address(proposal: Proposal, here: str) -> str:
-    anchor = f"#{decision.ANCHOR}"
-    if proposal.investigation_id in (None, here):
-        return anchor
-    return links.investigation(str(proposal.investigation_id)) + anchor
-
-
-def _show_curve(client: Client, run: Run, case: Case | None) -> None:
-    """The curve and, beside it, what changed and what Lathe is doing; both keep themselves up to date."""
-    left, right = st.columns([2.6, 1], gap="medium")
-    grows = run.state == "running"
-    works = grows or (case is not None and case.investigation.state != "closed")
-    with left:
-        st.fragment(_draw_curve, run_every=LIVE_S if grows else None)(client, run, case)
-    with right:
-        show_changes(marks(client.timeline(run.id)))
-        st.fragment(feed.show, run_every=LIVE_S if works else IDLE_S)(client, case.investigation.id if case else None)
-
-
-def _draw_curve(client: Client, run: Run, case: Case | None) -> None:
-    with errors_shown():
-        names = _names(client, run, case)
-        if names is None:
-            show_empty(f"{run.name} has not made a step yet", "Its first point appears here by itself.")
-            return
-        events = client.timeline(run.id)
-        fixed = case is not None and curve.fix_segment(case, events) is not None
-        focus = units.together(names.focus)
-        keys = curve.legend(names, faulty=case is not None, fixed=fixed)
-        st.html(f'<div class="lt-title"><b>{escape(run.name)}: {escape(focus)}</b><div>{keys}</div></div>')
-        show_zoomable(
-            f"curve:{run.id}:{names.focus[0]}",
-            f"{focus} of {run.name} over optimizer steps",
-            lambda window: curve.plot(client, case, run.id, names, events, window),
-            palette.current(),
+def _show_finding(case: Investigation, mark: Mark | None) -> None:
+    outcome = chips.verdict(case.verdict, case.scope) if case.verdict else chips.state(case.state)
+    sentence = f"<p>{escape(case.statement)}</p>" if case.statement else ""
+    with st.container(border=True):
+        text, act = st.columns([4, 1.5])
+        text.html(
+            f'<div class="lt-found"><a href="{escape(links.investigation(case.id))}" target="_self"><b>'
+            f"{escape(case.title)}</b></a>{sentence}<div class='lt-facts'>{outcome}{triage.chip(mark)}"
+            f"<span class='lt-muted'>{escape(when(case.opened_at))}</span></div></div>"
         )
+        with act:
+            triage.show(f"investigation:{case.id}", mark)
 
 
-def _names(client: Client, run: Run, case: Case | None) -> curve.Names | None:
-    """What departs, by the statistic that the person chose; the loss of a run without a finding."""
-    if case is None or case.leading is None or not case.leading.series:
-        return curve.names_of_run(client, run.id)
-    statistics = curve.by_statistic(case.leading)
-    chosen = next(iter(statistics))
-    if len(statistics) > 1:
-        label = "What departs (the first decides the verdict)"
-        chosen = st.selectbox(label, list(statistics), width=380)
-    return curve.names_around(client, run.id, statistics[chosen])
-
-
-def _show_case(client: Client, case: Case) -> None:
-    finding.show(case)
-    suspects.show(case)
-    reruns.show(client, case, palette.current())
-    verdict.show(case)
-    decision.show(case)
-    aftermath.show(client, case, palette.current())
-    memory.show(case)
-
-
-def _show_others(investigations: tuple[Investigation, ...], shown: Case | None) -> None:
-    here = shown.investigation.id if shown else ""
-    rows = "".join(_other(other) for other in investigations if other.id != here)
-    if rows:
-        head = "<tr><th>Case</th><th>State</th><th>Verdict</th><th>Opened</th></tr>"
-        st.html(f'<h3>Other cases</h3><table class="lt-table"><thead>{head}</thead><tbody>{rows}</tbody></table>')
-
-
-def _other(case: Investigation) -> str:
+def _row(case: Investigation) -> str:
     outcome = chips.verdict(case.verdict, case.scope) if case.verdict else ""
     return (
         f'<tr><td><a href="{escape(links.investigation(case.id))}" target="_self">{escape(case.title)}</a></td>'
         f"<td>{escape(words(case.state))}</td><td>{outcome}</td><td>{escape(when(case.opened_at))}</td></tr>"
     )
+
+
+def _show_budgets(client: Client) -> None:
+    """What is open now; all of them are on the system page."""
+    with errors_shown():
+        in_use = [budget for budget in client.budgets() if not budget.closed]
+        st.html(
+            '<section class="lt-side"><h4>Budget used</h4>'
+            + (budget_bars.brief(in_use) if in_use else "<p class='lt-muted'>Nothing is being spent.</p>")
+            + '<p><a href="/system" target="_self">All budgets and limits</a></p></section>'
+        )

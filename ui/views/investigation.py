@@ -1,0 +1,65 @@
+"""One investigation whole: what was found, who could have done it, the proof, the decision, and what came of it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui import palette, session
+from ui.case import (
+    aftermath,
+    decision,
+    finding,
+    headline,
+    memory,
+    picture,
+    reruns,
+    suspects,
+    triage,
+    verdict,
+)
+from ui.catalog import Mark
+from ui.client import Client
+from ui.components.markup import escape
+from ui.records import Case
+
+
+def page(case_id: str) -> None:
+    client = session.client()
+    headline.show(client, session.health(), here=case_id)
+    case = client.investigation(case_id)
+    picture.show(client, case.run, case)
+    marks = client.marks([_subject(case), *(_of_anomaly(each.id) for each in case.anomalies)])
+    finding.show(case, triage.chip(marks.get(_subject(case))))
+    _show_triage(case, marks)
+    show_rest(client, case)
+
+
+def show_rest(client: Client, case: Case) -> None:
+    suspects.show(case)
+    reruns.show(client, case, palette.current())
+    verdict.show(case)
+    decision.show(case)
+    aftermath.show(client, case, palette.current())
+    memory.show(case)
+
+
+def _subject(case: Case) -> str:
+    return f"investigation:{case.investigation.id}"
+
+
+def _of_anomaly(anomaly_id: int) -> str:
+    return f"anomaly:{anomaly_id}"
+
+
+def _show_triage(case: Case, marks: dict[str, Mark]) -> None:
+    """Of the whole case, and of each finding where there are several."""
+    triage.show(_subject(case), marks.get(_subject(case)))
+    if len(case.anomalies) < 2:
+        return
+    with st.expander(f"The {len(case.anomalies)} findings of this case, each by itself"):
+        for anomaly in case.anomalies:
+            said, act = st.columns([4, 1.4], vertical_alignment="center")
+            mark = marks.get(_of_anomaly(anomaly.id))
+            said.html(f"<p>{escape(anomaly.statement)} {triage.chip(mark)}</p>")
+            with act:
+                triage.show(_of_anomaly(anomaly.id), mark)
