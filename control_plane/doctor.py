@@ -16,6 +16,7 @@ from contracts.errors import LatheError
 from control_plane.settings import Settings
 
 _MIN_GIT = (2, 38)
+_MIN_PGVECTOR = (0, 8)
 _COMFORTABLE_BYTES = 2 * 2**30
 
 
@@ -76,14 +77,20 @@ def _schema(url: str, head: str) -> Iterator[Check]:
             row[0] for row in connection.execute("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")
         }
         present = {row[0] for row in connection.execute("SELECT indexname FROM pg_indexes WHERE schemaname = 'public'")}
-    yield Check(
-        name="extension",
-        ok=vector is not None,
-        detail=f"pgvector {vector[0]}" if vector else "pgvector is not installed in the database",
-        remedy="" if vector else "as a superuser run there: CREATE EXTENSION vector",
-    )
+    yield extension(None if vector is None else str(vector[0]))
     yield Check(name="migrations", ok=True, detail=f"schema {head}")  # opening the store refuses any other
     yield _indexes({str(name) for name in wanted}, present, broken)
+
+
+def extension(vector: str | None) -> Check:
+    """`vector`: the version of pgvector in the database; filtered search scans its index again until enough pass."""
+    if vector is None:
+        remedy = "as a superuser run there: CREATE EXTENSION vector"
+        return Check(name="extension", ok=False, detail="pgvector is not installed in the database", remedy=remedy)
+    ok = tuple(int(part) for part in re.findall(r"\d+", vector)[:2]) >= _MIN_PGVECTOR
+    least = ".".join(map(str, _MIN_PGVECTOR))
+    remedy = f"install pgvector {least} or newer on the server, then as a superuser: ALTER EXTENSION vector UPDATE"
+    return Check(name="extension", ok=ok, detail=f"pgvector {vector}", remedy="" if ok else remedy)
 
 
 def _indexes(wanted: set[str], present: set[str], broken: set[str]) -> Check:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from contracts.evidence import EvidenceRef
 
@@ -41,6 +42,12 @@ def dumps(value: Any) -> str:
         return json.dumps(value, default=_default, allow_nan=False, ensure_ascii=False)
     except (ValueError, TypeError):  # a NaN, or a key that is no text: rare, and slower
         return json.dumps(to_json(value), allow_nan=False, ensure_ascii=False)
+
+
+def dump_arrays(value: Any) -> bytes:
+    """As `dumps`, ten times as fast for arrays of numbers and slower for what has a null in it."""
+    quick = orjson.dumps(value, default=_default, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
+    return dumps(value).encode() if b"null" in quick else quick  # which is also what orjson makes of a NaN
 
 
 def _default(value: Any) -> Any:

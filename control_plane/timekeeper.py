@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from context_store.records import Run, Schedule
+from context_store.triage import covers
 from contracts.enums import RunRole, RunState, ScheduleAction
 from contracts.errors import DatabaseUnavailable, LatheError
 from control_plane.disk import explained
@@ -86,7 +87,9 @@ class Timekeeper:
             if self._stopping.is_set():
                 break
             known = {case.id for case in store.knowledge.investigations(run_id=run.id)}
-            case_id = open_case(store, run.id, detect(store, run.id), self._clock())
+            findings, quiet = detect(store, run.id), store.triage.quiet(run.id, self._clock())
+            wanted = [f for f in findings if not any(covers(*each, f.kind, f.series, f.onset) for each in quiet)]
+            case_id = open_case(store, run.id, wanted, self._clock())
             store.schedules.mark(run, self._clock())
             looked += 1
             if case_id is not None and case_id not in known:

@@ -5,6 +5,7 @@ Vectors of new texts, links of new commits with fields and statistics, and the c
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from loops.debug.topics import TOPICS
 _log = structlog.get_logger(__name__)
 _PAUSE_S = 5.0
 _TEXTS_A_ROUND = 32  # so that a stop is heard soon
+_NICENESS = 10
 _PAGE = 200
 _ENDED = (RunState.COMPLETED, RunState.FAILED, RunState.STOPPED)
 
@@ -50,6 +52,9 @@ class Upkeep:
         return embedded == _TEXTS_A_ROUND
 
     def run_until(self, stop: threading.Event) -> None:
+        """In the calling thread, which from now on yields to whatever else wants the processor."""
+        thread = threading.get_native_id()  # which has a niceness of its own, on Linux
+        os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
         more = False
         while not stop.wait(0.0 if more else _PAUSE_S):
             more = self.step()

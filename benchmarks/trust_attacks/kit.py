@@ -28,10 +28,23 @@ from context_store import Store
 from context_store.records import Amount, EffectRequest, NewProposal, Proposal
 from contracts.enums import EffectKind, EffectState, Role
 from contracts.evidence import EvidenceRef
+from control_plane.effects.promote_scaffold import PromotePayload, promotion_diff
+from control_plane.git import Git
 from control_plane.worktrees import CodeVersion
 
 VALID_S = 3600.0
 _SETTLE_S = 30.0
+PATCHES = frozenset({EffectKind.PATCH_CODE, EffectKind.PATCH_CONFIG, EffectKind.PATCH_DATA})
+PASSES = (sys.executable, "-c", "pass")
+
+
+def change(path: str, before: str, after: str) -> str:
+    """The diff of a file's only line."""
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-{before}\n+{after}\n"
+
+
+CONFIG_DIFF = change("config.yaml", "lr: 0.1", "lr: 0.01")
+STAGE_DIFF = change("stages/clean.py", "THRESHOLD = 0.9", "THRESHOLD = 0.8")
 
 
 @dataclass
@@ -108,8 +121,10 @@ class Kit:
         """Does the world show it?"""
         if proposal.kind is EffectKind.NOTIFY:
             return self.world.inbox.count(str(proposal.payload["text"])) == 1
-        if proposal.kind is EffectKind.PATCH_CODE:
+        if proposal.kind in PATCHES:
             return bool(self.world.small.git("for-each-ref", f"refs/heads/{proposal.payload['branch']}"))
+        if proposal.kind is EffectKind.PROMOTE_SCAFFOLD:
+            return bool(self.world.small.git("for-each-ref", f"refs/lathe/scaffold/{proposal.payload['name']}"))
         return (self.world.place.settings.runs_folder / str(proposal.payload["run_id"])).is_dir()
 
     def settle(self, later_s: float = 0.0) -> None:
@@ -159,6 +174,11 @@ class Kit:
             case EffectKind.PATCH_CODE:
                 branch = f"lathe/{number}"
                 return {"project_id": self.world.project_id, "code": code, "branch": branch}, self.diff(code)
+            case EffectKind.PATCH_CONFIG | EffectKind.PATCH_DATA:
+                return self._files(kind, number)
+            case EffectKind.PROMOTE_SCAFFOLD:
+                promoted = {"project_id": self.world.project_id, "name": number, "base": None, "candidate": small.good}
+                return promoted, self.promotion(promoted)
             case EffectKind.START_RUN:
                 started = {"project_id": self.world.project_id, "run_id": f"started-{number}"}
                 return {**started, "code": {"base": small.good}, "max_step": 5}, ""
@@ -171,9 +191,22 @@ class Kit:
             case _:
                 return {"run_id": RUN}, ""
 
+    def _files(self, kind: EffectKind, number: str) -> tuple[dict[str, Any], str]:
+        config = kind is EffectKind.PATCH_CONFIG
+        code = {"base": self.world.small.bad, "revert": [], "pick": [], "diff": CONFIG_DIFF if config else STAGE_DIFF}
+        stage: dict[str, Any] = {"stage": "clean", "files": ["stages"], "check": list(PASSES)}
+        payload = {"project_id": self.world.project_id, "code": code, "branch": f"lathe/{number}"}
+        return {**payload, **({"file": "config.yaml"} if config else stage)}, self.diff(code)
+
     def diff(self, code: Mapping[str, Any]) -> str:
-        version = CodeVersion(base=code["base"], revert=tuple(code["revert"]), pick=tuple(code["pick"]))
+        """Exactly what a code version changes. Raises RepositoryError."""
+        lists = {name: tuple(code.get(name, ())) for name in ("revert", "pick")}
+        version = CodeVersion(base=code["base"], diff=code.get("diff", ""), **lists)
         return self.world.lathe.worktrees.materialise(self.world.small.folder, version).diff
+
+    def promotion(self, payload: Mapping[str, Any]) -> str:
+        """Exactly what a promotion changes."""
+        return promotion_diff(Git(self.world.small.folder), PromotePayload.model_validate(payload))
 
 
 def as_new(proposal: Proposal, **changes: Any) -> NewProposal:

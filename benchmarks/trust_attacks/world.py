@@ -108,7 +108,8 @@ class World:
         texts = Counter(p.payload.get("text") for p in allowed.deeds if p.kind is EffectKind.NOTIFY)
         found = [f"{n} messages '{text}'" for text, n in (after.posts - before.posts).items() if n > texts[text]]
         branches = {p.payload.get("branch"): p for p in allowed.deeds if p.payload.get("branch")}
-        for ref in sorted(after.refs ^ before.refs):
+        moves = _scaffold_moves(before, allowed)
+        for ref in sorted((after.refs ^ before.refs) - moves):
             where, name, commit = ref.split(" ")
             proposal = branches.get(name.removeprefix("refs/heads/"))
             if where != "project" or proposal is None or ref in before.refs or not self._is_diff(commit, proposal):
@@ -153,6 +154,18 @@ class World:
             yield from (str(path) for path in folder.iterdir() if path.suffix not in (".lock", ".tmp"))
 
 
+def _scaffold_moves(before: Sight, allowed: Allowed) -> frozenset[str]:
+    """Where promoted scaffolds stood, each at the base that was approved, and where they stand now."""
+    moves = set[str]()
+    for each in allowed.deeds:
+        if each.kind is EffectKind.PROMOTE_SCAFFOLD:
+            ref = f"project refs/lathe/scaffold/{each.payload['name']}"
+            stood = {line for line in before.refs | moves if line.startswith(f"{ref} ")}
+            if stood <= {f"{ref} {each.payload['base']}"}:
+                moves |= stood | {f"{ref} {each.payload['candidate']}"}
+    return frozenset(moves)
+
+
 def _unnamed(name: str, allowed: Allowed) -> int:
     """How many rows may belong to no approval."""
     return allowed.edges if name == "edges" else 0
@@ -171,7 +184,8 @@ def world(folder: Path) -> Iterator[World]:
         wish = TrainingRequest(run_id=RUN, project=project, commit=small.bad, max_step=30)
         follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
         lathe.checkpointer()
-        (found.home / "workers").mkdir(exist_ok=True)
+        for name in ("workers", "checks"):
+            (found.home / name).mkdir(exist_ok=True)
         api = found.start_api()
         try:
             found.wait_for_api()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -47,7 +48,8 @@ def measure(folder: Path, kills: int = 100, seed: int = 1) -> dict[str, Any]:
 
 
 def _batch(folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """One calm wave, then a storm over two others, in a home of its own."""
+    """One calm wave, then a storm over two others, in a home of its own; one that was cut short begins anew."""
+    shutil.rmtree(folder, ignore_errors=True)
     small = make_project(folder / "project")
     with place(folder) as found, Lathe.open(found.settings) as lathe, receiver() as inbox:
         desk = Desk(lathe=lathe, small=small, person=Person(found), receiver=inbox)

@@ -75,7 +75,7 @@ class LongLoop:
                 NegativeResult(
                     claim=f"learning rate {number} is to blame", intervention="another one", context={"try": number},
                     expected="the loss falls", observed="it rises", reason_class="tried", reason="it still rises",
-                    evidence=(EvidenceRef(kind="note", id=str(number)),), reopen_if="", investigation_id=case_id,
+                    evidence=(EvidenceRef(kind="run", id="r"),), reopen_if="", investigation_id=case_id,
                     actor="loop:long",
                 )
             )  # fmt: skip

@@ -1,4 +1,5 @@
-"""The project of a benchmark: a git repository with a small training, an innocent commit and a harmful one."""
+"""The project of a benchmark: a git repository with a small training, a configuration file, a stage of data, an
+innocent commit and a harmful one."""
 
 from __future__ import annotations
 
@@ -36,6 +37,9 @@ def make_project(folder: Path) -> SmallProject:
     shutil.copy(Path(__file__).with_name("small_training.py"), folder / "trainer" / "child.py")
     (folder / "recipe.py").write_text("SCALE = 1.0\n")
     (folder / "notes.py").write_text("TEXT = 'start'\n")
+    (folder / "config.yaml").write_text("lr: 0.1\n")
+    (folder / "stages").mkdir()
+    (folder / "stages" / "clean.py").write_text("THRESHOLD = 0.9\n")
     git(folder, "init", "-q", "-b", "main")
     good = _commit(folder, "start")
     (folder / "notes.py").write_text("TEXT = 'innocent'\n")

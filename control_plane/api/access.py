@@ -1,4 +1,8 @@
-"""Who may do what: Bearer tokens with roles, also on loopback; and the parts of Lathe a route may ask for."""
+"""Who may do what: Bearer tokens with roles, also on loopback; and the parts of Lathe a route may ask for.
+
+A token that only reads is looked up once a second, so one that was revoked elsewhere (`lathe tokens revoke`) may read
+for that long; whatever changes something looks it up every time, and a revocation through this API holds at once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from context_store import Store
@@ -19,6 +24,34 @@ from control_plane.api.problems import TooManyRequests, Unauthenticated
 
 _bearer = HTTPBearer(auto_error=False, description="What `lathe up` printed, or `lathe tokens create` made.")
 _WRONG = "wrong tokens"
+_KNOWN_FOR_S = 1.0
+_MAX_KNOWN = 1000
+_READS = frozenset({"GET", "HEAD"})
+
+
+class KnownReaders:
+    """Whose token was looked up a moment ago, by its hash; used on the event loop only."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Principal, float]] = {}
+        self.num_revocations = 0
+
+    def find(self, key: str, now: float) -> Principal | None:
+        principal, until = self._known.get(key, (None, now))
+        return principal if until > now else None
+
+    def keep(self, key: str, principal: Principal | None, now: float, num_revocations: int) -> None:
+        """What a look-up found that began at `now`, after so many revocations: if one came since, it is not kept."""
+        self._known.pop(key, None)
+        if principal is not None and num_revocations == self.num_revocations:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = (principal, now + _KNOWN_FOR_S)
+
+    def forget(self) -> None:
+        """A token was revoked, so everybody is looked up again."""
+        self._known.clear()
+        self.num_revocations += 1
 
 
 async def _store(request: Request) -> Store:
@@ -35,14 +68,14 @@ StoreDep = Annotated[Store, Depends(_store)]
 ClockDep = Annotated[Callable[[], float], Depends(_clock)]
 
 
-def authenticate(
+async def authenticate(
     request: Request, store: StoreDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
     """The token's owner. Raises Unauthenticated, TooManyRequests."""
-    principal = store.tokens.check(given.credentials) if given else None
-    key = hashlib.sha256(given.credentials.encode()).hexdigest() if given and principal else _WRONG
+    key = hashlib.sha256(given.credentials.encode(errors="surrogatepass")).hexdigest() if given else _WRONG
+    principal = await _owner(request, store, given.credentials, key) if given else None
     limiter: Limiter = request.app.state.limiter
-    wait_s = limiter.take(key, request.state.body_bytes, time.monotonic())
+    wait_s = limiter.take(key if principal else _WRONG, request.state.body_bytes, time.monotonic())
     if wait_s > 0.0:
         raise TooManyRequests(wait_s)
     if principal is None:
@@ -51,6 +84,16 @@ def authenticate(
             remedy="send the header: Authorization: Bearer TOKEN; `lathe up` prints one",
         )
     return principal
+
+
+async def _owner(request: Request, store: Store, secret: str, key: str) -> Principal | None:
+    known: KnownReaders = request.app.state.known_readers
+    now, num_revocations = time.monotonic(), known.num_revocations
+    found = known.find(key, now) if request.method in _READS else None
+    if found is None:
+        found = await run_in_threadpool(store.tokens.check, secret)
+        known.keep(key, found, now, num_revocations)
+    return found
 
 
 PrincipalDep = Annotated[Principal, Depends(authenticate)]

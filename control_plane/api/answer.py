@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from control_plane.encoding import dumps
+from control_plane.encoding import dump_arrays, dumps
 
 
 class Answer(JSONResponse):
@@ -14,3 +14,10 @@ class Answer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         return dumps(content).encode()
+
+
+class Arrays(Answer):
+    """Where most of it are numbers of arrays."""
+
+    def render(self, content: Any) -> bytes:
+        return dump_arrays(content)

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from context_store import Store
 from control_plane.api import problems
-from control_plane.api.access import authenticate
+from control_plane.api.access import KnownReaders, authenticate
 from control_plane.api.answering import Answering
 from control_plane.api.description import describe
 from control_plane.api.guards import Guards
@@ -31,6 +31,8 @@ from control_plane.api.routes import (
     health,
     ingest,
     investigations,
+    layer_map,
+    loops,
     negatives,
     policies,
     projects,
@@ -40,19 +42,24 @@ from control_plane.api.routes import (
     schedules,
     search,
     tokens,
+    triage,
 )
 from control_plane.chat import RULES_ALONE, Mind
 from control_plane.doctor import Check
 
 PREFIX = "/api/v1"
 _THREADS = 6
-_ROUTES = (
+_ROUTES = (  # tried in this order: first what is asked for most often
+    runs,
+    activity,
     health,
     projects,
-    runs,
+    layer_map,
     read,
     ingest,
     investigations,
+    loops,
+    triage,
     proposals,
     effects,
     budgets,
@@ -63,7 +70,6 @@ _ROUTES = (
     search,
     evals,
     data,
-    activity,
     chat,
     tokens,
     audit,
@@ -102,6 +108,7 @@ def create_app(store: Store, *, clock: Callable[[], float] = time.time, options:
     app.state.mind = chosen.mind
     app.state.answering = Answering()
     app.state.limiter = Limiter(chosen.allowance)
+    app.state.known_readers = KnownReaders()
     app.add_middleware(Guards, hosts=chosen.hosts)
     problems.install(app)
     for routes in _ROUTES:

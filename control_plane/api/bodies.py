@@ -39,7 +39,7 @@ class Paging:
     after: str | None
 
 
-def _paging(
+async def _paging(
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="at most so many")] = 200,
     after: Annotated[
         str | None, Query(max_length=500, description="`next` of the page before; without it: from the beginning")

@@ -13,30 +13,33 @@ from control_plane.cli.session import Json, console, opened, print_json, print_t
 
 if TYPE_CHECKING:
     from context_store.links import HunkLink
+    from control_plane.wiring import Lathe
 
 app = typer.Typer(help="Changes of code, and which fields and statistics they bear on.", no_args_is_help=True)
 Project = Annotated[str, typer.Argument(help="Project id.")]
+Repository = Annotated[
+    Path | None, typer.Option(help="Its git repository (default: the project's folder; needed for imported projects).")
+]
 
 
 @app.command()
-def link(project: Project, as_json: Json = False) -> None:
+def link(project: Project, repository: Repository = None, as_json: Json = False) -> None:
     """Read the project's new commits, and link each change with fields and statistics."""
     from loops.debug.topics import TOPICS
 
     with opened() as lathe:
-        repository = Path(lathe.store.projects.get(project).path)
-        num_commits = lathe.store.code.ingest(project, repository)
-        num_hunks = lathe.store.links.link(project, repository, TOPICS)
+        folder = _repository(lathe, project, repository)
+        num_commits = lathe.store.code.ingest(project, folder)
+        num_hunks = lathe.store.links.link(project, folder, TOPICS)
         found = {"new_commits": num_commits, "hunks": num_hunks}
         print_json(found) if as_json else console().print(f"{num_commits} new commits, {num_hunks} changes linked")
 
 
 @app.command()
-def snapshot(project: Project, as_json: Json = False) -> None:
+def snapshot(project: Project, repository: Repository = None, as_json: Json = False) -> None:
     """Store what is not committed as a patch."""
     with opened() as lathe:
-        repository = Path(lathe.store.projects.get(project).path)
-        found = lathe.store.code.ingest_working_tree(project, repository)
+        found = lathe.store.code.ingest_working_tree(project, _repository(lathe, project, repository))
         if as_json:
             print_json(found)
         else:
@@ -66,3 +69,16 @@ def links(
         rows = [(each.commit[:12], each.path, each.new_start, each.field, each.statistic, each.how) for each in found]
         columns = ("commit", "file", "line", "field", "statistic", "how")
         print_json(found) if as_json else print_table(columns, rows, empty=f"None. First: lathe code link {project}")
+
+
+def _repository(lathe: Lathe, project: str, given: Path | None) -> Path:
+    """Raises UserInputError for a project that was imported: where its logs lie is not where its code is."""
+    from context_store.streams import ELSEWHERE
+
+    known = lathe.store.projects.get(project).path
+    if given is None and known.startswith(ELSEWHERE):
+        raise UserInputError(
+            f"project '{project}' was imported from {known.removeprefix(ELSEWHERE)}; where its code lies is not known",
+            remedy="add --repository PATH, the git repository that was trained",
+        )
+    return Path(known) if given is None else given.expanduser().resolve()

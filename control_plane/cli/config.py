@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from control_plane.cli.session import Json, opened, print_json, print_table
+from control_plane.cli.session import Json, console, opened, print_json, print_table
+
+if TYPE_CHECKING:
+    from context_store.config_facts import Usage
 
 app = typer.Typer(help="Configuration along a run: declared, effective, changed, not scaled.", no_args_is_help=True)
 _PLACE = "RUN, RUN#SEGMENT, RUN@STEP, or RUN#SEGMENT@STEP."
@@ -51,13 +54,25 @@ def check(
 ) -> None:
     """Show fields used otherwise than declared, and, against smaller runs, values that did not scale."""
     with opened() as lathe:
-        used = lathe.store.config.mismatches(place)
+        usage = lathe.store.config.usage(place)
         behind = lathe.store.config.not_scaled(place, against or [])
         if as_json:
-            print_json({"mismatches": used, "not_scaled": behind})
+            print_json({**vars(usage), "not_scaled": behind})
             return
-        rows = [(each.key, each.declared, each.effective, each.step) for each in used]
-        print_table(("field", "declared", "used", "since step"), rows, empty="Everything was used as declared.")
+        rows = [(each.key, each.declared, each.effective, each.step) for each in usage.mismatches]
+        print_table(("field", "declared", "used", "since step"), rows, empty=_without_mismatch(usage))
+        if rows and usage.num_recorded < usage.num_declared:
+            unknown = usage.num_declared - usage.num_recorded
+            console().print(f"how {unknown} of {usage.num_declared} declared fields were used: not recorded")
         if against:
             late = [(each.key, each.value, each.expected, each.basis) for each in behind]
             print_table(("field", "value", "expected", "because"), late, empty="Everything scaled.")
+
+
+def _without_mismatch(usage: Usage) -> str:
+    """Silence of the log is no agreement."""
+    unknown = usage.num_declared - usage.num_recorded
+    if not usage.num_recorded:
+        return f"How the {usage.num_declared} declared fields were used: not recorded."
+    rest = f"; {unknown} others: not recorded" if unknown else ""
+    return f"All {usage.num_recorded} fields whose use was recorded were used as declared{rest}."

@@ -170,12 +170,17 @@ def decontaminate(
         wanted = benchmark or [each.id for each in lathe.store.benchmarks.list()]
         found = lathe.store.benchmarks.decontaminate(read, wanted, owner=lathe.settings.actor, n=n, tell=tell)
         if as_json:
-            print_json({"reports": found, "unread": read.unread})
+            print_json({"reports": found, "unread": read.unread, "num_bad": read.num_bad, "bad": read.bad})
             return
         for report in found:
             _print_report(report)
         if read.unread:
             terminal.print(f"not read, no text: {len(read.unread)} files, {', '.join(read.unread[:5])}", markup=False)
+        if read.num_bad:
+            first = ", the first" if read.num_bad > len(read.bad) else ""
+            terminal.print(f"{read.num_bad} lines could not be read{first}:", style="yellow")
+            for fault in read.bad:
+                terminal.print(f"  {fault}", markup=False, soft_wrap=True)
         if not found:
             console().print("No benchmark is registered: lathe data register NAME FILE")
 

@@ -12,7 +12,7 @@ from control_plane.cli.session import Json, console, opened, print_json, print_t
 
 if TYPE_CHECKING:
     from context_store.importers.items import FoundScore
-    from context_store.records import Score
+    from context_store.records import Ranking, Score
     from context_store.score_lineage import ScoreLineage
     from control_plane.wiring import Lathe
 
@@ -29,6 +29,8 @@ def list_scores(
     as_json: Json = False,
 ) -> None:
     """Show scores with what they are of."""
+    from context_store.evals import HOW_TO_IMPORT
+
     with opened() as lathe:
         found = lathe.store.evals.list(run_id=run, benchmark=benchmark, project_id=project, limit=limit)
         if as_json:
@@ -36,7 +38,8 @@ def list_scores(
             return
         rows = [(each.id, each.benchmark, each.metric, _value(each), each.protocol, _of(each)) for each in found]
         columns = ("id", "benchmark", "metric", "value", "protocol", "checkpoint")
-        print_table(columns, rows, empty="No scores yet. Import a log of lm-eval or inspect: lathe ingest PATH")
+        chosen = any(each is not None for each in (run, benchmark, project))
+        print_table(columns, rows, empty="No such score." if chosen else f"No scores yet. {HOW_TO_IMPORT}")
 
 
 @app.command()
@@ -47,21 +50,20 @@ def rank(
     lowest_first: Annotated[bool, typer.Option("--lowest-first", help="Lower is better.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Rank checkpoints on a benchmark; what is not comparable stands apart, with the reason."""
+    """Rank checkpoints on a benchmark; what is not comparable stands apart, what nobody can place is counted."""
+    from context_store.evals import HOW_TO_IMPORT
+
     with opened() as lathe:
         found = lathe.store.evals.rank(benchmark, metric, project_id=project, lowest_first=lowest_first)
+        left_out = lathe.store.evals.left_out(benchmark, project)
         if as_json:
-            print_json(found)
+            print_json({"rankings": found, "left_out": left_out})
             return
-        out = console()
         for group in found:
-            first = group.scores[0]
-            shots = "" if first.shots is None else f", {first.shots} shots"
-            out.print(f"{first.benchmark} {first.metric} ({first.protocol}, {first.harness}{shots})", style="bold")
-            if group.apart:
-                out.print(f"  apart: {group.apart}", markup=False)
-            rows = [(n, _value(score), _of(score), score.id) for n, score in enumerate(group.scores, start=1)]
-            print_table(("", "value", "checkpoint", "score"), rows, empty="")
+            _print_group(group)
+        for each in left_out:
+            told = f"left out: {each.count} scores imported as run {each.run_id}: {each.reason}. {HOW_TO_IMPORT}"
+            console().print(told, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -126,6 +128,20 @@ def _lineage(lathe: Lathe, run: str, step: int | None, checkpoint: str, recipe: 
     if checkpoint and recipe:
         return ScoreLineage(checkpoint=checkpoint, recipe=recipe)
     raise UserInputError("which checkpoint was scored?", remedy="say --run RUN --step N, or --checkpoint and --recipe")
+
+
+def _print_group(group: Ranking) -> None:
+    first, out = group.scores[0], console()
+    shots = "" if first.shots is None else f", {first.shots} shots"
+    title = f"{first.benchmark} {first.metric} ({first.protocol}, {first.harness}{shots})"
+    out.print(title, style="bold", markup=False)
+    if group.apart:
+        out.print(f"  apart: {group.apart}", markup=False)
+    unknown = [name for name, value in group.identity.items() if value is None]
+    if unknown:
+        out.print(f"  comparable as far as recorded; none of them says: {', '.join(unknown)}", markup=False)
+    rows = [(n, _value(score), _of(score), score.id) for n, score in enumerate(group.scores, start=1)]
+    print_table(("", "value", "checkpoint", "score"), rows, empty="")
 
 
 def _value(score: Score) -> str:

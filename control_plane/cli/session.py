@@ -104,7 +104,7 @@ def feed_printer() -> Callable[[Activity], None]:
     def show(activity: Activity) -> None:
         style = {"finding": "bold", "approval": "bold yellow"}.get(activity.kind, "")
         clock = datetime.datetime.fromtimestamp(activity.at).strftime("%H:%M:%S")
-        terminal.print(f"{clock}  {activity.text}", style=style, markup=False, soft_wrap=True)
+        terminal.print(f"{clock}  {activity.text}", style=style, markup=False, soft_wrap=not terminal.is_terminal)
 
     return show
 

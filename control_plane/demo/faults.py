@@ -83,6 +83,22 @@ def _router_muon(seed: int) -> tuple[Change, ...]:
     )
 
 
+def _leftover_pages(seed: int) -> tuple[Change, ...]:
+    return (
+        Change(
+            subject="recipe: use the pages that were left over",
+            body="The filter was strict; more text is more text.",
+            edits=(
+                Edit(
+                    path="recipe.py",
+                    before="        mixture=mixture,\n",
+                    after='        mixture=mixture.model_copy(update={"encodings": 3.0}),\n',
+                ),
+            ),
+        ),
+    )
+
+
 def _norm_decay(seed: int) -> tuple[Change, ...]:
     return (
         Change(
@@ -167,6 +183,13 @@ FAULTS = (
         cause_kind=CauseKind.CONFIG,
         series=("grad_norm/layers.I.router", "weight_norm/layers.I.router", "router_logit_std/layers.I", "max_vio"),
         changes=_router_muon,
+    ),
+    Fault(
+        name="leftover_pages",
+        title="pages of low quality, tables of characters, flood the data",
+        cause_kind=CauseKind.DATA,
+        series=("mixture/source.encodings",),
+        changes=_leftover_pages,
     ),
     Fault(
         name="norm_decay",

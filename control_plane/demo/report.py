@@ -106,7 +106,10 @@ def _memory(question: str, remembered: Remembered) -> Iterable[str]:
         return
     yield f"Asked for `{question}`, the store answers:\n"
     for negative, _ in remembered:
-        yield f"- {negative.claim}. **No longer assumed**: {negative.reason}. Reopen if: {negative.reopen_if}."
+        yield (
+            f"- Tried: {negative.intervention}. What came of it: {negative.observed}. So this is **no longer "
+            f"assumed**: {negative.claim}. Reopen if: {negative.reopen_if}."
+        )
     yield ""
 
 

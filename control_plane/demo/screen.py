@@ -104,8 +104,8 @@ class Screen:
         """What the store answers."""
         self.say(f"  asked: {question}")
         for negative, _ in remembered:
-            self.say(f"  yes: {shorten(negative.claim, _MAX_WORDS, placeholder=' ...')}")
-            self.say(f"       {negative.reason}", "dim")
+            self.say(f"  yes, tried: {shorten(negative.intervention, _MAX_WORDS, placeholder=' ...')}")
+            self.say(f"       what came of it: {shorten(negative.observed, _MAX_WORDS, placeholder=' ...')}", "dim")
         if not remembered:
             self.say("  no: nothing like it was ruled out in this project")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from control_plane.logging import configure_logging
 from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
 
+_SWITCH_S = 0.001  # an answer of the database waits no longer for a thread that computes
+
 if __name__ == "__main__":
     settings = load_settings()
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -24,10 +27,14 @@ if __name__ == "__main__":
         checks=lambda: examine(settings, WITHOUT_STARTING),
     )
     with Lathe.open(settings) as lathe:
+        app = create_app(lathe.store, options=replace(options, mind=mind_of(lathe)))
+        sys.setswitchinterval(_SWITCH_S)
+        gc.freeze()  # what was imported stays, so no collection needs to look at it
         uvicorn.run(
-            create_app(lathe.store, options=replace(options, mind=mind_of(lathe))),
+            app,
             host=settings.api_listen,
             port=int(sys.argv[1]),
             log_level="warning",
+            access_log=False,
             timeout_graceful_shutdown=2,
         )

@@ -18,8 +18,8 @@ from fastapi.testclient import TestClient
 from small_project import SmallProject, commit, until
 
 from context_store import Store
-from context_store.records import Proposal
-from contracts.enums import ProposalState, Role
+from context_store.records import NewRun, Project, Proposal
+from contracts.enums import ProposalState, Role, RunRole
 from control_plane.api.app import create_app
 from control_plane.api.guards import MAX_BODY_BYTES
 from control_plane.projects import register_project
@@ -180,6 +180,9 @@ def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposa
     (series,) = get(f"/runs/{RUN}/points?name=loss&buckets=5&lo=5")["series"]
     assert series["steps"][0] >= 5
     assert series["steps"][-1] == 30
+    several = get(f"/runs/{RUN}/points?name=none&name=loss&buckets=5&lo=5")["series"]
+    assert [(each["name"], len(each["steps"])) for each in several] == [("none", 0), ("loss", len(series["steps"]))]
+    assert several[1] == series
     assert get(f"/runs/{RUN}/points?name=loss&view=full")["series"][0]["steps"][-1] == 30
     assert get(f"/runs/{RUN}/timeline")["events"]
     case = get(f"/investigations/{CASE}")
@@ -217,6 +220,10 @@ def test_negative_results_are_added_by_researchers_and_found(client: TestClient,
     refused = client.post("/api/v1/negatives", json=NEGATIVE, headers=header(store, Role.VIEWER))
     assert refused.status_code == 403
     researcher = header(store, Role.RESEARCHER)
+    unfounded = client.post("/api/v1/negatives", json=NEGATIVE, headers=researcher)
+    assert (unfounded.status_code, "run:rr-1#10..40" in unfounded.json()["detail"]) == (400, True)
+    store.projects.put(Project(id="p", path="/p"))
+    store.runs.create(NewRun(id="rr-1", project_id="p", name="r", role=RunRole.TRAINING, folder="/nowhere"))
     added = client.post("/api/v1/negatives", json=NEGATIVE, headers=researcher)
     assert added.status_code == 201
     assert added.json()["negative"]["actor"] == "a researcher"

@@ -37,6 +37,7 @@ NEEDS = {
         "POST /negatives",
         "POST /proposals",
         "POST /runs/ID/detect",
+        "POST /triage",
     },
     Role.REVIEWER: {
         "POST /proposals/ID/approve",
@@ -130,6 +131,15 @@ def test_an_admin_makes_and_revokes_tokens(client: TestClient, store: Store) -> 
     said = client.get("/api/v1/audit", params={"subject": f"token:{token['id']}"}, headers=admin).json()["entries"]
     assert [each["action"] for each in said] == ["token_revoked", "token_created"]
     assert secret not in client.get("/api/v1/audit", headers=admin).text
+
+
+def test_a_token_that_was_revoked_elsewhere_changes_nothing_any_more(client: TestClient, store: Store) -> None:
+    secret = store.tokens.create("gpu-8", Role.RESEARCHER)
+    its = {"Authorization": f"Bearer {secret}"}
+    assert client.get("/api/v1/health", headers=its).status_code == 200
+    store.tokens.revoke(store.tokens.find(secret).id, "root", time.time())
+    assert client.post("/api/v1/negatives", json={}, headers=its).status_code == 401
+    assert client.get("/api/v1/health", headers=its).status_code == 401
 
 
 def test_a_token_ends_when_it_was_said_to(store: Store, lathe: Lathe) -> None:

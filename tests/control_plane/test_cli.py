@@ -16,7 +16,8 @@ import pytest
 from case import RUN, propose_fix, train_bad_run
 from small_project import SmallProject, commit, until
 
-from contracts.enums import ProposalState, RunState
+from context_store.records import NewRun, Project
+from contracts.enums import ProposalState, RunRole, RunState
 from control_plane.projects import register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -198,7 +199,9 @@ def test_a_proposal_is_shown_and_decided(command: Command, lathe: Lathe, small_p
     assert again.status == 4
 
 
-def test_negative_results_are_found_again(command: Command) -> None:
+def test_negative_results_are_found_again(command: Command, lathe: Lathe) -> None:
+    lathe.store.projects.put(Project(id="p", path="/p"))
+    lathe.store.runs.create(NewRun(id="rr-1", project_id="p", name="r", role=RunRole.TRAINING, folder="/nowhere"))
     fields = {"claim": "notes cause it", "intervention": "removed notes", "observed": "no change", "reason": "unread"}
     options = [part for name, value in fields.items() for part in (f"--{name}", value)]
     stored = command("negatives", "add", *options, "--evidence", "run:rr-1", "--context", "layers=8", "--json").json

@@ -79,6 +79,8 @@ def test_scores_are_imported_ranked_compared_and_explained(command: Command, tmp
     other = json.loads(command("evals", "import", path, *named)[1])[0]
     status, out, _ = command("evals", "rank", "arc")
     assert (status, "apart: not comparable: shots is 5 in one and 0 in the other" in " ".join(out.split())) == (0, True)
+    status, _, err = command("evals", "import", path, *named[:-2], "unknown")
+    assert (status, "no project 'unknown'" in err, "one of: p" in err, "DETAIL" in err) == (2, True, True, False)
     status, out, _ = command("evals", "compare", score["id"], other["id"])
     assert (status, "not comparable" in out) == (0, True)
     assert len(json.loads(command("evals", "list", "--json")[1])) == 2
@@ -91,6 +93,24 @@ def test_scores_are_imported_ranked_compared_and_explained(command: Command, tmp
     assert str(path) in {each["ref"].partition(":")[2] for each in raw}
     status, _, err = command("evals", "import", path, "--run", "t", "--step", 3)
     assert (status, "no checkpoint at step 3" in err) == (2, True)
+
+
+def test_scores_that_nobody_can_place_are_counted_not_hidden(command: Command, tmp_path: Path) -> None:
+    assert "lathe evals import LOG --run RUN" in " ".join(command("evals", "list")[1].split())
+    folder = tmp_path / "evals"
+    folder.mkdir()
+    content = {"results": {"arc": {"acc,none": 0.5, "acc_stderr,none": 0.1}}, "config": {"model_args": "x"}}
+    (folder / "results.json").write_text(json.dumps(content))
+    assert command("ingest", folder)[0] == 0
+    status, _, err = command("evals", "rank", "arc")
+    assert (status, "1 without lineage are left out" in err, "lathe evals import" in err) == (2, True, True)
+    assert command("evals", "import", folder / "results.json", "--run", "t", "--step", 10)[0] == 0
+    found = json.loads(command("evals", "rank", "arc", "--json")[1])
+    assert [len(group["scores"]) for group in found["rankings"]] == [1]
+    assert [each["count"] for each in found["left_out"]] == [1]
+    text = " ".join(command("evals", "rank", "arc")[1].split())
+    assert "left out: 1 scores imported as run" in text
+    assert "none of them says: " in text
 
 
 def test_data_is_loaded_resolved_and_decontaminated(command: Command, tmp_path: Path) -> None:
@@ -144,7 +164,10 @@ def test_configuration_code_environment_and_owners(command: Command, lathe: Lath
     assert "0.2" in command("config", "show", "t")[1]
     (change, _) = json.loads(command("config", "diff", "t@4", "t@5", "--json")[1])[::-1]
     assert (change["key"], change["before"], change["after"]) == ("optim.router.lr", 0.1, 0.2)
-    assert "0.2" in command("config", "check", "t", "--against", "t@4")[1]
+    checked = command("config", "check", "t", "--against", "t@4")[1]
+    assert "0.2" in checked
+    assert "how 2 of 4 declared fields were used: not recorded" in checked
+    assert "How the 4 declared fields were used: not recorded." in command("config", "check", "t@4")[1]
     assert command("config", "changes", "t")[0] == 0
     status, _, err = command("config", "show", "nowhere")
     assert (status, "nothing is stored of 'nowhere'" in err) == (2, True)
@@ -152,10 +175,16 @@ def test_configuration_code_environment_and_owners(command: Command, lathe: Lath
     status, out, err = command("code", "link", "p", "--json")
     assert status == 0, err
     assert json.loads(out) == {"new_commits": 1, "hunks": 1}
+    lathe.store.projects.put(Project(id="q", path="elsewhere:/logs/a.log", owner="bob"))
+    status, _, err = command("code", "link", "q")
+    assert (status, "imported from /logs/a.log" in err, "--repository PATH" in err) == (2, True, True)
+    repository = lathe.store.projects.get("p").path
+    assert json.loads(command("code", "link", "q", "--repository", repository, "--json")[1])["new_commits"] == 1
     (link, *_) = json.loads(command("code", "links", "p", "--series", "grad_norm/layers.7.router", "--json")[1])
     assert (link["path"], link["field"]) == ("train.py", "optim.router.lr")
     assert command("code", "links", "p")[0] == 2
     assert "worktree-" in command("code", "snapshot", "p")[1]
+    assert "--repository PATH" in command("code", "snapshot", "q")[2]
 
     assert (
         command("environment", "record", "t", "--step", 6, "--set", "rank.1.host=node-7", "--set", "driver=1.0")[0] == 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from context_store.records import Pipeline, StageVersion, Subset
+from context_store.records import MixtureEvent, Pipeline, StageVersion, Subset
 from control_plane.api.access import StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import Body, Page, PagingDep, page
@@ -31,6 +31,13 @@ class SubsetPage(Page):
 
 class OneSubset(Body):
     subset: Subset
+
+
+class Mixture(Body):
+    """`events`: every weight that was set or changed; `weights`: those in force at the end."""
+
+    events: list[MixtureEvent]
+    weights: dict[str, float]
 
 
 @router.get("/pipelines", response_model=PipelinePage)
@@ -60,3 +67,10 @@ def subsets(
 def subset(store: StoreDep, subset_id: str) -> Answer:
     """One subset."""
     return Answer({"subset": store.data.subset(subset_id)})
+
+
+@router.get("/mixture", response_model=Mixture)
+def mixture(store: StoreDep, run_id: Annotated[str, Query(max_length=500)]) -> Answer:
+    """The data mixture of a run over its steps."""
+    store.runs.get(run_id)
+    return Answer({"events": store.data.mixture_events(run_id), "weights": store.data.mixture(run_id)})

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from fastapi import APIRouter, Request
 
 from context_store import Store
-from context_store.records import Policy, Principal, Run
+from context_store.records import Investigation, Policy, Principal, Proposal, Run
 from contracts.enums import InvestigationState, ProposalState, RunRole, RunState
-from control_plane.api.access import PrincipalDep, ResearcherDep, StoreDep
+from control_plane.api.access import ClockDep, PrincipalDep, ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import Body
 from control_plane.doctor import Check
@@ -22,12 +22,15 @@ _VERSION = version("lathe")
 
 
 class Health(Body):
-    """`halted`: the policy that lets nothing begin, or null."""
+    """`halted`: the policy that lets nothing begin, or null. `quiet_cases`: those that people snoozed, muted or called
+    false alarms; they count in nothing here.
+    """
 
     ok: bool
     sentence: str
     halted: Policy | None
     needs_you: int
+    quiet_cases: list[str]
     running: list[Run]
     version: str
     principal: Principal
@@ -41,21 +44,24 @@ class System(Body):
 
 
 @router.get("/health", response_model=Health)
-def health(store: StoreDep, principal: PrincipalDep) -> Answer:
+def health(store: StoreDep, clock: ClockDep, principal: PrincipalDep) -> Answer:
     """`ok` is false while an anomaly is open, a person is needed, all is halted, or the last training failed and none
     runs; `needs_you`: open proposals.
     """
-    halted = store.policies.halted()
-    needs_you = len(store.proposals.list(state=ProposalState.OPEN))
+    halted, quiet = store.policies.halted(), store.triage.quiet_cases(clock())
+    waiting = [each for each in store.proposals.list(state=ProposalState.OPEN) if each.investigation_id not in quiet]
     trainings = store.runs.list(role=RunRole.TRAINING, limit=_RECENT)
     running = [run for run in trainings if run.state == RunState.RUNNING]
-    open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
+    open_cases = [
+        case for case in store.knowledge.investigations(state=InvestigationState.OPEN) if case.id not in quiet
+    ]
     return Answer(
         {
-            "ok": not (needs_you or open_cases or halted or _has_failed(trainings, running)),
-            "sentence": _halted(halted) if halted else _sentence(store, needs_you, trainings, running),
+            "ok": not (waiting or open_cases or halted or _has_failed(trainings, running)),
+            "sentence": _halted(halted) if halted else _sentence(store, waiting, open_cases, trainings, running),
             "halted": halted,
-            "needs_you": needs_you,
+            "needs_you": len(waiting),
+            "quiet_cases": sorted(quiet),
             "running": running,
             "version": _VERSION,
             "principal": principal,
@@ -75,13 +81,18 @@ def _halted(policy: Policy) -> str:
     return f"Halted by {policy.set_by}: {policy.reason}. Nothing is begun until: lathe policy resume"
 
 
-def _sentence(store: Store, needs_you: int, trainings: list[Run], running: list[Run]) -> str:
-    if needs_you:
-        proposal = store.proposals.list(state=ProposalState.OPEN)[0]
-        case = store.knowledge.investigation(proposal.investigation_id) if proposal.investigation_id else None
-        waiting = "One proposal waits for you" if needs_you == 1 else f"{needs_you} proposals wait for you"
-        return f"{waiting}: {case.title if case else proposal.title}"
-    open_cases = store.knowledge.investigations(state=InvestigationState.OPEN)
+def _sentence(
+    store: Store,
+    waiting: list[Proposal],
+    open_cases: list[Investigation],
+    trainings: list[Run],
+    running: list[Run],
+) -> str:
+    if waiting:
+        first = waiting[0]
+        case = store.knowledge.investigation(first.investigation_id) if first.investigation_id else None
+        number = "One proposal waits for you" if len(waiting) == 1 else f"{len(waiting)} proposals wait for you"
+        return f"{number}: {case.title if case else first.title}"
     if open_cases:
         return f"Something is wrong and being looked into: {open_cases[0].title}"
     if running:

@@ -184,9 +184,14 @@ def _require_few(num_names: int) -> None:
         raise UserInputError(f"{num_names} series are more than {_MAX_NAMES}", remedy=_SMALLER)
 
 
-def _matrix(found: SeriesMatrix) -> dict[str, NDArray[Any]]:
+def require_matrix(found: SeriesMatrix) -> None:
+    """Raises UserInputError when it is too large to be worked on."""
     if found.values.size > _MAX_CELLS:
         raise UserInputError(f"{found.values.size} values are more than {_MAX_CELLS}", remedy=_SMALLER)
+
+
+def _matrix(found: SeriesMatrix) -> dict[str, NDArray[Any]]:
+    require_matrix(found)
     names = np.array(found.names, dtype=np.str_)
     return {"names": names, "steps": found.steps, "values": found.values, "present": found.present}
 

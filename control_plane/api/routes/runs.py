@@ -10,7 +10,7 @@ from context_store.records import Checkpoint, Run, Segment, TimelineEvent
 from contracts.enums import CauseKind, RunRole, TimelineKind, Verdict
 from contracts.evidence import EvidenceRef
 from control_plane.api.access import ResearcherDep, StoreDep
-from control_plane.api.answer import Answer
+from control_plane.api.answer import Answer, Arrays
 from control_plane.api.bodies import Body, Page, Paging, PagingDep, first, page
 from control_plane.findings import findings, nothing_found
 
@@ -128,7 +128,7 @@ def points(
 ) -> Answer:
     """Downsampled; extremes, first, last and every non-finite point are kept. `full`: superseded points too."""
     store.runs.get(run_id)
-    return Answer({"series": [store.series.downsample(run_id, each, buckets, lo, hi, view) for each in name]})
+    return Arrays({"series": store.series.downsample_each(run_id, name, buckets, lo, hi, view)})
 
 
 @router.get("/{run_id}/timeline", response_model=EventPage)

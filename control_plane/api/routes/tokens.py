@@ -5,12 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
+from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, StringConstraints
 
 from context_store.records import Token
 from contracts.enums import Role
-from control_plane.api.access import AdminDep, ClockDep, StoreDep
+from control_plane.api.access import AdminDep, ClockDep, KnownReaders, StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import MAX_ID, Body, Page, PagingDep, page
 
@@ -55,6 +56,9 @@ def create(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: NewToken
 
 
 @router.post("/{token_id}/revoke", response_model=OneToken)
-def revoke(store: StoreDep, clock: ClockDep, principal: AdminDep, token_id: TokenId) -> Answer:
+async def revoke(request: Request, store: StoreDep, clock: ClockDep, principal: AdminDep, token_id: TokenId) -> Answer:
     """It opens nothing any more."""
-    return Answer({"token": store.tokens.revoke(token_id, principal.name, clock())})
+    revoked = await run_in_threadpool(store.tokens.revoke, token_id, principal.name, clock())
+    known: KnownReaders = request.app.state.known_readers
+    known.forget()
+    return Answer({"token": revoked})
