@@ -44,7 +44,7 @@ class ActivityFeed:
     def newest(self, limit: int = 200) -> list[Activity]:
         """The last messages, ascending."""
         query = sa.select(ActivityRow.__table__).order_by(ActivityRow.id.desc()).limit(limit)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Activity(**row._mapping) for row in connection.execute(query)][::-1]
 
     def after(self, last_id: int, limit: int = 200, investigation_id: str | None = None) -> list[Activity]:
@@ -52,6 +52,6 @@ class ActivityFeed:
         query = sa.select(ActivityRow.__table__).where(ActivityRow.id > last_id)
         if investigation_id is not None:
             query = query.where(ActivityRow.investigation_id == investigation_id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             rows = connection.execute(query.order_by(ActivityRow.id).limit(limit))
             return [Activity(**row._mapping) for row in rows]

@@ -36,6 +36,15 @@ class Mismatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Of `num_declared` fields, `num_recorded` have a value that was really used; of the others nothing is known."""
+
+    mismatches: tuple[Mismatch, ...]
+    num_declared: int
+    num_recorded: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepChange:
     """A field that changed inside a run's canonical history. `source`: declared or effective."""
 
@@ -97,18 +106,20 @@ class ConfigFacts:
                 states[source] = after
         return found
 
-    def mismatches(self, place: str) -> list[Mismatch]:
-        """Fields whose effective value is not what was declared, by name."""
+    def usage(self, place: str) -> Usage:
+        """Declared fields against effective values: those that differ, by name, and how many could be compared."""
         with self._database.snapshot() as connection:
             where = _place(connection, place)
             declared = load_config(connection, where.run_id, where.segment, DECLARED)
             effective = load_config(connection, where.run_id, where.segment, EFFECTIVE, where.step)
             since = {row.key: row.step for row in connection.execute(_since(where))}
-        return [
-            Mismatch(key=key, declared=declared[key], effective=value, step=since[key])
-            for key, value in sorted(effective.items())
-            if key in declared and not same_value(declared[key], value)
-        ]
+        both = sorted(declared.keys() & effective.keys())
+        differing = tuple(
+            Mismatch(key=key, declared=declared[key], effective=effective[key], step=since[key])
+            for key in both
+            if not same_value(declared[key], effective[key])
+        )
+        return Usage(mismatches=differing, num_declared=len(declared), num_recorded=len(both))
 
     def not_scaled(self, run: str, references: Sequence[str]) -> list[NotScaled]:
         """Which values of a run did not scale with the sizes of its model (context_store.scaling).

@@ -28,6 +28,7 @@ class Database:
             pool_size=5,
             max_overflow=15,
         )
+        self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         sa.event.listen(self._engine, "checkout", _require_alive)
 
     def close(self) -> None:
@@ -37,6 +38,12 @@ class Database:
     def begin(self) -> Iterator[sa.Connection]:
         """One read-committed transaction: committed at the end, rolled back on any error."""
         with self._errors(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """For single statements that only read: without a transaction they take one round trip instead of three."""
+        with self._errors(), self._single.connect() as connection:
             yield connection
 
     @contextmanager

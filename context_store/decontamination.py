@@ -16,7 +16,7 @@ from context_store.models import BenchmarkItemRow, BenchmarkRow, Decontamination
 from context_store.overlaps import Overlaps, words
 from context_store.records import Benchmark, Decontamination, Leak
 from context_store.redaction import redact
-from contracts.errors import NotFound, UserInputError
+from contracts.errors import LogFormatError, NotFound, UserInputError
 
 N = 8
 MAX_LEAKS = 1000
@@ -32,9 +32,12 @@ class Benchmarks:
     def register(self, benchmark_id: str, title: str, items: Corpus, owner: str) -> Benchmark:
         """Its items are the documents of a corpus. Idempotent; other items under a known id are refused.
 
-        Raises UserInputError for a blank owner, no items, an item without words, or other items than before.
+        Raises UserInputError for a blank owner, no items, an item without words, or other items than before, and
+        LogFormatError for a line that is no item: a benchmark is whole or it is not registered.
         """
         found = list(items.documents())
+        if items.num_bad:
+            raise LogFormatError(f"benchmark '{benchmark_id}': {items.bad[0]}", remedy="one JSON object a line")
         empty = [key for key, text in found if not words(text)]
         if not owner.strip() or not found or empty:
             what = f"item {empty[0]} has no words" if empty else "no items" if owner.strip() else "no owner"
@@ -85,7 +88,8 @@ class Benchmarks:
     ) -> builtins.list[Decontamination]:
         """Read the corpus once against all these benchmarks and store one report each. `tell(documents so far)`.
 
-        Raises NotFound for an unknown benchmark, UserInputError for a corpus without documents.
+        Lines that cannot be read are left out; `corpus.bad` names them. Raises NotFound for an unknown benchmark,
+        UserInputError for a corpus without documents.
         """
         searches = [_Search(self.get(each), Overlaps(self._items(each), n)) for each in benchmark_ids]
         num_documents = 0
@@ -95,7 +99,8 @@ class Benchmarks:
                 search.read(name, text)
             tell(num_documents)
         if not num_documents:
-            raise UserInputError(f"{corpus.path} has no documents", remedy="give text files or JSON lines")
+            fault = f": {corpus.bad[0]}" if corpus.bad else ""
+            raise UserInputError(f"{corpus.path} has no documents{fault}", remedy="give text files or JSON lines")
         found = [search.report(corpus, num_documents, owner, self._database.clock()) for search in searches]
         return [self._store(each) for each in found]
 

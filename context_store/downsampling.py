@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +24,9 @@ def keep_shape(steps: NDArray[np.int64], values: NDArray[np.float64], buckets: i
     if len(odd):
         low, high = values.copy(), values.copy()
         low[odd], high[odd] = np.inf, -np.inf
-    kept = []
-    for start, end in itertools.pairwise(bounds.tolist()):
-        kept += [start, end - 1, start + int(low[start:end].argmin()), start + int(high[start:end].argmax())]
-    return np.unique(np.concatenate([np.array(kept, np.intp), odd]))
+    starts, sizes = bounds[:-1], np.diff(bounds)
+    kept = [starts, bounds[1:] - 1, odd]
+    for each, extremes in ((low, np.minimum.reduceat(low, starts)), (high, np.maximum.reduceat(high, starts))):
+        equal = np.flatnonzero(each == np.repeat(extremes, sizes))
+        kept.append(equal[np.searchsorted(equal, starts)])
+    return np.unique(np.concatenate(kept))

@@ -58,7 +58,7 @@ class Effects:
 
     def get(self, key: str) -> Effect:
         """Raises NotFound."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return _load(connection, key)
 
     def list(self, investigation_id: str | None = None, state: EffectState | None = None) -> builtins.list[Effect]:
@@ -68,7 +68,7 @@ class Effects:
             query = query.where(EffectRow.investigation_id == investigation_id)
         if state is not None:
             query = query.where(EffectRow.state == state)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Effect(**row._mapping) for row in connection.execute(query)]
 
     def claim(self, worker: str, kinds: Collection[EffectKind], lease_s: float, now: float) -> Effect | None:

@@ -18,8 +18,8 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store import score_lineage
 from context_store.canonical import content_hash
 from context_store.database import Database
-from context_store.models import ScoreRow
-from context_store.records import Comparison, NewScore, Ranking, Score, TimelineEvent
+from context_store.models import ProjectRow, RunRow, ScoreRow, TimelineRow
+from context_store.records import Comparison, LeftOut, NewScore, Ranking, Score, TimelineEvent
 from context_store.redaction import redact, redact_json
 from context_store.score_lineage import ScoreLineage
 from context_store.timeline import add_events
@@ -29,6 +29,11 @@ from contracts.errors import NotFound, UserInputError
 IDENTITY = ("benchmark", "metric", "protocol", "shots", "template", "stop_set", "extractor", "harness",
             "harness_version", "settings")  # fmt: skip
 LINEAGE = ("checkpoint", "recipe", "protocol")
+UNRANKED = "without lineage are not ranked"  # in the title of the note that an import leaves about such scores
+HOW_TO_IMPORT = (
+    "`lathe evals import LOG --run RUN --step N` stores the scores of a log of lm-eval or inspect; for weights trained "
+    "elsewhere: --checkpoint NAME --recipe NAME --project PROJECT"
+)
 _NEEDED = (*LINEAGE, "benchmark", "metric", "harness", "owner")
 
 
@@ -50,6 +55,7 @@ class Evals:
         key = content_hash({name: value for name, value in values.items() if name not in ("at", "owner")})
         values |= {"content_key": key, "at": score.at or self._database.clock()}
         with self._database.begin() as connection:
+            _require_known(connection, score)
             statement = insert(ScoreRow).values(**values)
             connection.execute(statement.on_conflict_do_nothing(index_elements=["content_key"]))
             stored = Score(**connection.execute(_SCORE.where(ScoreRow.content_key == key)).one()._mapping)
@@ -107,8 +113,30 @@ class Evals:
         """
         scores = self.list(benchmark=benchmark, metric=metric, project_id=project_id, limit=100_000)
         if not scores:
-            raise NotFound(f"no score of benchmark '{benchmark}'", remedy="`lathe evals list` shows the scores")
+            count = sum(each.count for each in self.left_out(benchmark, project_id))
+            known = ", ".join(sorted({each.benchmark for each in self.list(project_id=project_id, limit=100_000)}))
+            raise NotFound(
+                f"no score of benchmark '{benchmark}'" + (f"; {count} without lineage are left out" if count else ""),
+                remedy=HOW_TO_IMPORT if count or not known else f"there are scores of: {known}",
+            )
         return rankings(scores, lowest_first=lowest_first)
+
+    def left_out(self, benchmark: str, project_id: str | None = None) -> builtins.list[LeftOut]:
+        """Scores of imported logs that were not stored, because nothing says what they are of; by run."""
+        columns = (TimelineRow.run_id, TimelineRow.title, TimelineRow.detail)
+        query = sa.select(*columns).join(RunRow, RunRow.id == TimelineRow.run_id)
+        query = query.where(TimelineRow.kind == TimelineKind.NOTE, TimelineRow.title.contains(UNRANKED))
+        if project_id is not None:
+            query = query.where(RunRow.project_id == project_id)
+        with self._database.begin() as connection:
+            rows = connection.execute(query.order_by(TimelineRow.run_id, TimelineRow.id)).all()
+        counts = [(row, row.detail.get("benchmarks", {}).get(benchmark, 0)) for row in rows]
+        reason = UNRANKED + ": "
+        return [
+            LeftOut(run_id=row.run_id, count=count, reason=row.title.partition(reason)[2])
+            for row, count in counts
+            if count
+        ]
 
 
 def identity_key(fields: Mapping[str, Any]) -> str:
@@ -163,6 +191,16 @@ def _refuse_without_lineage(score: NewScore) -> None:
         raise UserInputError(
             f"a score of run '{score.run_id}' without a step is refused", remedy="say at which step the checkpoint is"
         )
+
+
+def _require_known(connection: sa.Connection, score: NewScore) -> None:
+    if connection.execute(sa.select(ProjectRow.id).where(ProjectRow.id == score.project_id)).first() is None:
+        known = ", ".join(connection.execute(sa.select(ProjectRow.id).order_by(ProjectRow.id)).scalars())
+        remedy = f"one of: {known}" if known else "a project is made by its first run: lathe train, or lathe ingest"
+        raise NotFound(f"no project '{score.project_id}'", remedy=remedy)
+    run = sa.select(RunRow.id).where(RunRow.id == score.run_id)
+    if score.run_id is not None and connection.execute(run).first() is None:
+        raise NotFound(f"no run '{score.run_id}'", remedy="`lathe runs` lists the runs")
 
 
 def _events(score: Score) -> builtins.list[TimelineEvent]:

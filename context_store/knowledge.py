@@ -44,7 +44,7 @@ class Knowledge:
 
     def anomaly(self, anomaly_id: int) -> Anomaly:
         """Raises NotFound."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_ANOMALY.where(AnomalyRow.id == anomaly_id)).one_or_none()
         if row is None:
             raise NotFound(f"no anomaly {anomaly_id}", remedy="`lathe detect RUN` shows those of a run")
@@ -60,7 +60,7 @@ class Knowledge:
                 InvestigationAnomalyRow.investigation_id == investigation_id
             )
             query = query.where(AnomalyRow.id.in_(members))
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [_anomaly(row._mapping) for row in connection.execute(query)]
 
     # --- investigations
@@ -80,7 +80,7 @@ class Knowledge:
 
     def investigation(self, investigation_id: str) -> Investigation:
         """Raises NotFound."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_INVESTIGATION.where(InvestigationRow.id == investigation_id)).one_or_none()
         if row is None:
             raise NotFound(f"no investigation '{investigation_id}'", remedy="`lathe diagnose RUN` opens one")
@@ -93,7 +93,7 @@ class Knowledge:
             query = query.where(InvestigationRow.state == state)
         if run_id is not None:
             query = query.where(InvestigationRow.run_id == run_id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [_investigation(row._mapping) for row in connection.execute(query)]
 
     def set_investigation(
@@ -139,7 +139,7 @@ class Knowledge:
     def suspects(self, investigation_id: str) -> list[Suspect]:
         """By rank."""
         query = sa.select(SuspectRow.__table__).where(SuspectRow.investigation_id == investigation_id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             rows = connection.execute(query.order_by(SuspectRow.rank, SuspectRow.key))
             return [Suspect(**row._mapping) for row in rows]
 
@@ -150,7 +150,7 @@ class Knowledge:
     def diagnostics(self, investigation_id: str) -> list[Diagnostic]:
         """In the order they were first put."""
         query = _DIAGNOSTIC.where(DiagnosticRow.investigation_id == investigation_id).order_by(DiagnosticRow.ordinal)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Diagnostic(**row._mapping) for row in connection.execute(query)]
 
     # --- verdicts and reports
@@ -172,7 +172,7 @@ class Knowledge:
 
     def verdict(self, verdict_id: int) -> VerdictRecord:
         """Raises NotFound."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_VERDICT.where(VerdictRow.id == verdict_id)).one_or_none()
         if row is None:
             raise NotFound(f"no verdict {verdict_id}", remedy="`lathe diagnose RUN` shows the one of a case")
@@ -181,7 +181,7 @@ class Knowledge:
     def verdicts(self, investigation_id: str) -> list[VerdictRecord]:
         """In the order they were put."""
         query = _VERDICT.where(VerdictRow.investigation_id == investigation_id).order_by(VerdictRow.id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [_verdict(row._mapping) for row in connection.execute(query)]
 
     def put_report(self, investigation_id: str, markdown: str) -> None:
@@ -193,7 +193,7 @@ class Knowledge:
     def report(self, investigation_id: str) -> str:
         """The Markdown, "" while there is none."""
         query = sa.select(InvestigationRow.report).where(InvestigationRow.id == investigation_id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return str(connection.execute(query).scalar() or "")
 
     def _replace(self, table: type[Base], record: Suspect | Diagnostic) -> None:

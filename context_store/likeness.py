@@ -10,21 +10,15 @@ from context_store.embedding import Embedder
 from context_store.negatives import Negatives
 from context_store.records import Contradiction, Duplicate, EffectSize, NegativeResult, SearchFilter, TextKind
 from context_store.search import Search
+from context_store.vocabulary import plain
 from contracts.enums import Verdict
 from contracts.evidence import EvidenceRef
 
-_SIMILAR = 0.6  # cosine of two claims; measured on 25 and 126 written ideas that repeat some of their own
+_SIMILAR = 0.6  # cosine of what was tried; measured on 25 and 126 written ideas that repeat some of their own
 _CANDIDATES = 30
 _HELD = ("adopted", "kept", "keep", "accepted")
-_WHERE = {
-    "run",
-    "onset",
-    "incident",
-    "id",
-    "date",
-    "suspect",
-    "commit",
-}  # which case it was, not its circumstances
+_WHICH = {"run", "onset", "incident", "id", "date", "suspect", "commit"}  # which case it was, not its circumstances
+_NO_WORDS = _WHICH | {"base", "best_before", "code_version", "comparability_era", "experiment", "numbers"}
 
 
 class Likeness:
@@ -37,8 +31,8 @@ class Likeness:
     def duplicates(self, negative: NegativeResult, limit: int = 5) -> list[Duplicate]:
         """Stored ones like it, the same change first, then by similarity; itself (by id) is left out.
 
-        The same change: the same normalised diff, or the same words and numbers. Similar: claims that mean about the
-        same; other numbers make them another experiment, and that is said.
+        The same change: the same normalised diff, or the same words and numbers. Similar: claim, intervention and
+        context together mean about the same; other numbers make them another experiment, and that is said.
         """
         by_id = {each.id: each for each in self._negatives.with_diff(negative.diff_hash)}
         same_diff = set(by_id)
@@ -47,7 +41,7 @@ class Likeness:
         others = list(by_id.values())
         if not others:
             return []
-        vectors = self._embedder.embed([negative.claim, *(each.claim for each in others)])
+        vectors = self._embedder.embed([_tried(negative), *map(_tried, others)])
         cosines = (vectors[1:] @ vectors[0]).tolist()
         found = [
             _duplicate(negative, each, float(cosine), same_diff=each.id in same_diff)
@@ -119,11 +113,23 @@ class Likeness:
 def _duplicate(asked: NegativeResult, stored: NegativeResult, cosine: float, *, same_diff: bool) -> Duplicate:
     if same_diff:
         return Duplicate(negative=stored, is_same=True, similarity=cosine, why="the same change of the code")
-    if _words(asked.claim) == _words(stored.claim):
+    if [_words(asked.claim), _words(asked.intervention)] == [_words(stored.claim), _words(stored.intervention)]:
         return Duplicate(negative=stored, is_same=True, similarity=cosine, why="the same words and numbers")
-    ours, theirs = _numbers(asked.claim), _numbers(stored.claim)
+    ours, theirs = (_numbers(f"{each.claim} {each.intervention}") for each in (asked, stored))
     other = f"; other numbers: {', '.join(sorted(theirs))}" if theirs and ours != theirs else ""
     return Duplicate(negative=stored, is_same=False, similarity=cosine, why=f"a similar idea{other}")
+
+
+def _tried(negative: NegativeResult) -> str:
+    """What was believed, what was done, and where; nothing twice.
+
+    Which case it was, which code and what came out (`_NO_WORDS`) say nothing of the idea, but make all of one table
+    alike: measured on 166 published ideas.
+    """
+    said = [negative.claim] if negative.intervention in negative.claim else [negative.claim, negative.intervention]
+    where = {**negative.context, "scale": negative.scale, "data": negative.data}
+    told = {name: value for name, value in where.items() if value != "" and name.partition(".")[0] not in _NO_WORDS}
+    return plain(". ".join([*said, *(f"{name} {value}" for name, value in told.items())]))
 
 
 def _words(text: str) -> list[str]:
@@ -154,7 +160,7 @@ def _circumstances(negative: NegativeResult) -> dict[str, object]:
 
 def _differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> tuple[str, ...]:
     """`name: theirs, here ours`, for what both know and is not the same, besides which case it was."""
-    shared: Sequence[str] = sorted((ours.keys() & theirs.keys()) - _WHERE)
+    shared: Sequence[str] = sorted((ours.keys() & theirs.keys()) - _WHICH)
     return tuple(f"{name}: {theirs[name]}, here {ours[name]}" for name in shared if ours[name] != theirs[name])
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ class MiniLm:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Texts of similar length share a batch, so that little is padded."""
         tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        if len(tokens) == 1:
+            with _one_thread():
+                return np.asarray(self._bert.embed(tokens), np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         for start in range(0, len(order), _BATCH):
@@ -84,6 +88,19 @@ class _Bert:
             kept_BT1 = (~padding_BT).unsqueeze(-1)
             mean_BC = (x_BTC * kept_BT1).sum(dim=1) / kept_BT1.sum(dim=1)
             return functional.normalize(mean_BC, dim=1).numpy()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads of one question wait for each other longer than they work: on two busy cores, twenty times as long."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _layer(weights: Mapping[str, Tensor], prefix: str) -> nn.Module:

@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from context_store.canonical import content_hash
 from context_store.database import Database
+from context_store.evidence import require_stored
 from context_store.lexical import match_words
 from context_store.models import InvestigationRow, NegativeRow, RunRow, SearchTextRow
 from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
@@ -29,7 +30,10 @@ class Negatives:
         self._database = database
 
     def add(self, negative: NegativeResult) -> NegativeResult:
-        """Idempotent by content, without secrets. Raises UserInputError without evidence or without a reason."""
+        """Idempotent by content, without secrets.
+
+        Raises UserInputError without a reason, without evidence, or with evidence that is not stored.
+        """
         if not negative.evidence or not negative.reason.strip():
             raise UserInputError(
                 "a negative result needs a reason and evidence for it",
@@ -38,6 +42,7 @@ class Negatives:
         values = _values(negative)
         key = _content_key(values)
         with self._database.begin() as connection:
+            require_stored(connection, negative.evidence)
             if negative.project_id is None and negative.investigation_id is not None:
                 values["project_id"] = _project_of(connection, negative.investigation_id)
             statement = insert(NegativeRow).values(**values, content_key=key)
@@ -90,7 +95,11 @@ class Negatives:
             return [_record(row._mapping) for row in connection.execute(query.order_by(NegativeRow.id))]
 
     def supersede(self, negative_id: int, by: int) -> NegativeResult:
-        """Note that `by` took its place; it stays readable. Raises NotFound, UserInputError for a circle."""
+        """Note that `by` took its place; it stays readable. Raises NotFound, UserInputError for itself or a circle."""
+        if negative_id == by:
+            raise UserInputError(
+                f"negative result {by} cannot take its own place", remedy="name the one that took its place"
+            )
         if negative_id in self._successors(by):
             raise UserInputError(
                 f"negative result {by} was itself superseded by {negative_id}",

@@ -96,22 +96,22 @@ class Policies:
         query = _POLICY.order_by(PolicyRow.id.desc())
         if in_force:
             query = query.where(PolicyRow.revoked_at.is_(None))
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Policy(**row._mapping) for row in connection.execute(query)]
 
     def level(self, loop: str) -> AutonomyLevel:
         """How far the loop may go by itself; PROPOSE when nobody said anything."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return level_of(connection, loop)
 
     def halted(self) -> Policy | None:
         """The kill switch, when it is on."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return load_policy(connection, PolicyKind.HALT)
 
     def reviewers_needed(self, kind: EffectKind) -> int:
         """How many distinct persons have to approve an effect of this kind."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return reviewers_needed(connection, kind)
 
     def _set(self, kind: PolicyKind, actor: str, role: Role, reason: str, at: float, values: dict[str, Any]) -> Policy:

@@ -178,7 +178,7 @@ class Proposals:
     def approvals(self, proposal_id: str) -> builtins.list[Approval]:
         """Every approval ever given, oldest first."""
         query = sa.select(ApprovalRow.__table__).where(ApprovalRow.proposal_id == proposal_id).order_by(ApprovalRow.id)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Approval(**row._mapping) for row in connection.execute(query)]
 
 
@@ -218,17 +218,24 @@ def _put(connection: sa.Connection, proposal: NewProposal, now: float, replaces:
     return proposal_id
 
 
+_USED = sa.select(ApprovalRow.id).where(
+    ApprovalRow.proposal_id == ProposalRow.id, ApprovalRow.used_by.not_in(["", *ProposalState])
+)
+_END = (  # made once: every look at proposals begins with it
+    sa.update(ProposalRow)
+    .where(
+        ProposalRow.expires_at <= sa.bindparam("now", type_=ProposalRow.__table__.columns["expires_at"].type),
+        ProposalRow.state.in_([ProposalState.OPEN, ProposalState.APPROVED]),
+        ~_USED.exists(),
+    )
+    .values(state=ProposalState.EXPIRED)
+    .returning(ProposalRow.id)
+)
+
+
 def _expire(connection: sa.Connection, now: float) -> None:
     """Open proposals end at their expiry; so do approved ones whose approval was never used."""
-    used = sa.select(ApprovalRow.id).where(
-        ApprovalRow.proposal_id == ProposalRow.id, ApprovalRow.used_by.not_in(["", *ProposalState])
-    )
-    over = sa.update(ProposalRow).where(
-        ProposalRow.expires_at <= now,
-        ProposalRow.state.in_([ProposalState.OPEN, ProposalState.APPROVED]),
-        ~used.exists(),
-    )
-    ended = connection.execute(over.values(state=ProposalState.EXPIRED).returning(ProposalRow.id)).scalars().all()
+    ended = connection.execute(_END, {"now": now}).scalars().all()
     if ended:
         _void(connection, ended, ProposalState.EXPIRED)
 

@@ -50,7 +50,7 @@ class Runs:
 
     def get(self, run_id: str) -> Run:
         """Raises NotFound."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_ONE_RUN, {"run_id": run_id}).one_or_none()
         if row is None:
             raise NotFound(f"no run '{run_id}'", remedy="`lathe runs` lists the runs")
@@ -78,7 +78,7 @@ class Runs:
         if before is not None:
             other = sa.select(RunRow.created_at, RunRow.id).where(RunRow.id == before).scalar_subquery()
             query = query.where(sa.tuple_(RunRow.created_at, RunRow.id) < other)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Run(**row._mapping) for row in connection.execute(query)]
 
     def table(
@@ -103,13 +103,13 @@ class Runs:
     def segments(self, run_id: str) -> builtins.list[Segment]:
         """Ascending by number."""
         query = sa.select(SegmentRow.__table__).where(SegmentRow.run_id == run_id).order_by(SegmentRow.number)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Segment(**row._mapping) for row in connection.execute(query)]
 
     def checkpoints(self, run_id: str) -> builtins.list[Checkpoint]:
         """All of them, superseded ones too, ascending by (step, segment)."""
         query = _CHECKPOINT.where(CheckpointRow.run_id == run_id).order_by(CheckpointRow.step, CheckpointRow.segment)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return [Checkpoint(**row._mapping) for row in connection.execute(query)]
 
     def checkpoint_at_or_before(self, run_id: str, step: int) -> Checkpoint | None:

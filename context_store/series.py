@@ -95,23 +95,25 @@ class SeriesStore:
         if prefix is not None:
             query = query.where(sa.func.starts_with(SeriesRow.name, prefix))
         order = (SeriesRow.statistic, SeriesRow.layer.nulls_first(), SeriesRow.expert.nulls_first(), SeriesRow.name)
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             return tuple(connection.execute(query.order_by(*order)).scalars())
 
     def read(
         self, run_id: str, name: str, lo: int | None = None, hi: int | None = None, view: View = "canonical"
     ) -> SeriesData:
         """Points between the inclusive steps; empty for a name the run does not have."""
+        return self.read_each(run_id, [name], lo, hi, view)[0]
+
+    def read_each(
+        self, run_id: str, names: Sequence[str], lo: int | None = None, hi: int | None = None, view: View = "canonical"
+    ) -> list[SeriesData]:
+        """As `read`, several series at the same moment, in the order of `names`."""
         with self._database.snapshot() as connection:
-            ids = known_ids(connection, run_id, [name])
+            ids = known_ids(connection, run_id, names)
             found = points.read(connection, run_id, list(ids.values()), lo, hi)
             if view == "canonical":
                 found = load_lineage(connection, run_id).canonical(found)
-        if len(found) and not (np.diff(found.steps) > 0).all():
-            found = found.take(np.lexsort((found.segments, found.steps)))
-            if view == "canonical":
-                found = found.take(np.append(np.diff(found.steps) != 0, True))
-        return SeriesData(name=name, steps=found.steps, values=found.values, segments=found.segments)
+        return [_one(name, found.where(found.series == ids.get(name, -1)), view) for name in names]
 
     def matrix(self, run_id: str, names: Sequence[str], lo: int | None = None, hi: int | None = None) -> SeriesMatrix:
         """The canonical values of several series in one go."""
@@ -166,18 +168,42 @@ class SeriesStore:
         view: View = "canonical",
     ) -> SeriesData:
         """With at most four finite points a bucket of steps, in the full view of each segment (`keep_shape`)."""
-        data = self.read(run_id, name, lo, hi, view)
-        if view == "canonical" or not len(data.steps):
-            keep = keep_shape(data.steps, data.values, buckets)
-        else:
-            parts = [np.flatnonzero(data.segments == segment) for segment in np.unique(data.segments)]
-            keep = np.sort(np.concatenate([p[keep_shape(data.steps[p], data.values[p], buckets)] for p in parts]))
-        return SeriesData(name=name, steps=data.steps[keep], values=data.values[keep], segments=data.segments[keep])
+        return self.downsample_each(run_id, [name], buckets, lo, hi, view)[0]
+
+    def downsample_each(
+        self,
+        run_id: str,
+        names: Sequence[str],
+        buckets: int,
+        lo: int | None = None,
+        hi: int | None = None,
+        view: View = "canonical",
+    ) -> list[SeriesData]:
+        """As `downsample`, several series at the same moment, in the order of `names`."""
+        return [_fewer(data, buckets, view) for data in self.read_each(run_id, names, lo, hi, view)]
 
     def latest(self, run_ids: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, float]]:
         """The last value of the newest segment that has one: `latest[run_id][name]`."""
         with self._database.snapshot() as connection:
             return scans.latest(connection, run_ids, names)
+
+
+def _one(name: str, found: Points, view: View) -> SeriesData:
+    """The points of one series in order; in the canonical view the last that arrived at each step."""
+    if len(found) and not (np.diff(found.steps) > 0).all():
+        found = found.take(np.lexsort((found.segments, found.steps)))
+        if view == "canonical":
+            found = found.take(np.append(np.diff(found.steps) != 0, True))
+    return SeriesData(name=name, steps=found.steps, values=found.values, segments=found.segments)
+
+
+def _fewer(data: SeriesData, buckets: int, view: View) -> SeriesData:
+    if view == "canonical" or not len(data.steps):
+        keep = keep_shape(data.steps, data.values, buckets)
+    else:
+        parts = [np.flatnonzero(data.segments == segment) for segment in np.unique(data.segments)]
+        keep = np.sort(np.concatenate([p[keep_shape(data.steps[p], data.values[p], buckets)] for p in parts]))
+    return SeriesData(name=data.name, steps=data.steps[keep], values=data.values[keep], segments=data.segments[keep])
 
 
 def seal_run(database: Database, run_id: str, *, last: bool = False) -> int:

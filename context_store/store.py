@@ -41,6 +41,7 @@ from context_store.streams import Streams
 from context_store.threads import ChatThreads
 from context_store.timeline import Timeline
 from context_store.tokens import Tokens
+from context_store.triage import Triage
 from context_store.why import WhyQuestions
 
 
@@ -60,6 +61,7 @@ class Store:
         self.code = Code(database)
         self.links = Links(database)
         self.knowledge = Knowledge(database)
+        self.triage = Triage(database, self.knowledge)
         self.negatives = Negatives(database)
         self.search = Search(database, embedder)
         self.likeness = Likeness(database, self.negatives, self.search, embedder)

@@ -67,7 +67,7 @@ class Timeline:
             query = query.where(TimelineRow.step <= hi)
         if kinds is not None:
             query = query.where(TimelineRow.kind.in_(kinds))
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             rows = connection.execute(query.order_by(TimelineRow.segment, TimelineRow.step, TimelineRow.id))
             return [TimelineEvent(**row._mapping) for row in rows]
 

@@ -41,7 +41,7 @@ class Tokens:
 
     def check(self, secret: str) -> Principal | None:
         """Who the secret speaks for; None when it is no token, or one that was revoked or has ended."""
-        with self._database.begin() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_CHECK, {"hash": _sha256(secret), "now": self._database.clock()}).one_or_none()
         return None if row is None else Principal(**row._mapping)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 _GROUPS = (
-    ("lr", "learning rate"),
+    ("lr", "learning rate", "step size"),
     ("wd", "weight decay", "decayed"),
     ("grad norm", "gradient norm"),
     ("attn", "attention"),
@@ -22,23 +22,23 @@ _GROUPS = (
     ("rank", "worker", "gpu"),
     ("straggler", "slow rank", "slow node", "twice as long"),
     ("hosts", "nodes", "machines", "servers"),
-    ("throughput", "tokens per second", "tflops", "step time", "slowdown", "slower"),
+    ("throughput", "tokens per second", "tflops", "step time", "slowdown", "slower", "training speed"),
     ("network", "interconnect", "bandwidth"),
     ("deadlock", "hang", "hangs", "stall", "stalls", "stuck"),
-    ("nan", "non finite", "overflow"),
-    ("overfitting", "over fitting", "memorisation"),
+    ("nan", "non finite", "overflow", "not a number"),
+    ("overfitting", "over fitting", "memorisation", "generalisation gap", "generalization gap"),
     ("dedup", "deduplication", "duplicates"),
     ("mixture", "data mix", "mix of the data"),
     ("corpus", "dataset", "data set", "training data"),
     ("crawl", "web corpus", "web pages"),
     ("betas", "beta1", "beta2", "adam", "adamw"),
     ("annealing", "decay phase", "cooldown", "warmdown"),
-    ("fp8", "bf16", "fp16", "low precision", "half precision"),
+    ("fp8", "bf16", "fp16", "low precision", "lower precision", "half precision", "8 bit", "16 bit"),
     ("rmsnorm", "layernorm", "normalisation", "normalization"),
-    ("position ids", "positions", "rotary", "rope"),
+    ("position ids", "positions", "rotary", "rope", "position encoding", "positional encoding", "position embedding"),
     ("power", "electricity", "outage"),
     ("micro batch", "micro batches", "gradient accumulation"),
-    ("tensor parallel", "model parallel"),
+    ("tensor parallel", "model parallel", "split over devices", "sharded"),
     ("seed", "initial weights", "initialisation"),
     ("evaluation", "validation", "eval"),
     ("perplexity", "ppl", "bpb"),
@@ -48,7 +48,7 @@ _GROUPS = (
     ("repeated samples", "seen twice", "read twice", "a second time"),
     ("out of memory", "oom", "gpu memory"),
     ("checkpoint", "snapshot", "saved weights"),
-    ("optimizer state", "moments", "momentum"),
+    ("optimizer state", "moments", "momentum", "running averages"),
     ("parameter group", "param group"),
     ("packing", "packed", "document borders"),
     ("tokenizer", "vocabulary", "bpe", "vocab size"),
@@ -56,10 +56,10 @@ _GROUPS = (
     ("warmup", "warm up"),
     ("batch size", "global batch"),
     ("distillation", "teacher"),
-    ("licence", "license", "copyright"),
+    ("licence", "license", "copyright", "legal"),
     ("config", "configuration", "hyperparameter", "setting"),
 )
-TEXTS_VERSION = 1  # stands beside every vector: another table here makes other texts, which are embedded again
+TEXTS_VERSION = 2  # stands beside every vector: another table here makes other texts, which are embedded again
 _SAME = {phrase: group for group in _GROUPS for phrase in group}
 _ANY = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, _SAME), key=len, reverse=True)) + r")\b")
 

@@ -7,7 +7,7 @@ selects (kind, id, slice) of what the object rests on; a title of NULL means tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 MAX_LINKS = 200  # of one role from one object: a run has thousands of ledger entries, and nobody reads them all
@@ -232,15 +232,22 @@ _SCORES_AND_DATA: dict[str, Kind] = {
             "scores": """SELECT 'checkpoint', c.run_id || '/' || c.segment || '/' || c.step, '' FROM score t
                 JOIN checkpoint c ON c.run_id = t.run_id AND c.step = t.step AND c.segment = t.segment
                 WHERE t.id = {num}""",
+            "scores the weights": """SELECT 'weights', t.checkpoint, '' FROM score t WHERE t.id = {num}
+                AND NOT EXISTS (SELECT FROM checkpoint c
+                    WHERE c.run_id = t.run_id AND c.step = t.step AND c.segment = t.segment)""",
             "was trained as": "SELECT 'run', t.run_id, '..' || t.step FROM score t"
             " WHERE t.id = {num} AND t.run_id IS NOT NULL",
             "was made by": """SELECT 'commit', c.hash, '' FROM score t
                 JOIN code_commit c ON c.project_id = t.project_id AND c.hash = t.recipe WHERE t.id = {num}""",
+            "was made by the recipe": """SELECT 'recipe', t.recipe, '' FROM score t WHERE t.id = {num}
+                AND NOT EXISTS (SELECT FROM code_commit c WHERE c.project_id = t.project_id AND c.hash = t.recipe)""",
             "was measured on": "SELECT 'benchmark', b.id, '' FROM score t JOIN benchmark b ON b.id = t.benchmark"
             " WHERE t.id = {num}",
         },
     ),
     "output": Kind(title="SELECT n.id", raw=True),
+    "weights": Kind(title="SELECT n.id", raw=True),
+    "recipe": Kind(title="SELECT n.id", raw=True),
     "benchmark": Kind(
         title="SELECT t.title || ' (' || t.num_items || ' items)' FROM benchmark t WHERE t.id = n.id",
         owner="(SELECT t.owner FROM benchmark t WHERE t.id = n.id)",
@@ -279,13 +286,31 @@ _SCORES_AND_DATA: dict[str, Kind] = {
     ),
 }
 
-KINDS: dict[str, Kind] = {**_CASES, **_DECISIONS, **_MEASURED, **_SCORES_AND_DATA}
+_SAID: dict[str, Kind] = {
+    "memory": Kind(
+        title="SELECT t.key || ': ' || t.text FROM memory_entry t WHERE t.id = {num}",
+        owner="(SELECT t.author FROM memory_entry t WHERE t.id = {num})",
+        links={"rests on": _references("memory_entry", "t.id = {num}")},
+    ),
+    "thread": Kind(
+        title="SELECT t.title FROM chat_thread t WHERE t.id = n.id",
+        owner="(SELECT t.created_by FROM chat_thread t WHERE t.id = n.id)",
+        raw=True,
+    ),
+    "schedule": Kind(
+        title="SELECT t.action || ': ' || t.reason FROM schedule t WHERE t.id = {num}",
+        owner="(SELECT t.set_by FROM schedule t WHERE t.id = {num})",
+    ),
+}
+
+KINDS: dict[str, Kind] = {**_CASES, **_DECISIONS, **_MEASURED, **_SCORES_AND_DATA, **_SAID}
 
 # Who wrote about it, newest first. What is written about a run, a commit or a series is not why it is believed.
 _LEDGER = """
     SELECT 'ledger', t.id::text, '' FROM (SELECT id FROM ledger_entry
     WHERE subject = n.kind || ':' || n.id ORDER BY id DESC LIMIT 20) AS t
-    WHERE n.kind NOT IN ('ledger', 'run', 'commit', 'series', 'config', 'event', 'hunk', 'log', 'output')
+    WHERE n.kind NOT IN ('ledger', 'run', 'commit', 'series', 'config', 'event', 'hunk', 'log', 'output', 'weights',
+        'recipe')
 """
 
 
@@ -300,9 +325,9 @@ def links_sql() -> str:
     return _filled(" UNION ALL ".join(parts))
 
 
-def title_sql() -> str:
-    """An expression: what node `n` says, NULL when it is not stored."""
-    return _filled(_case({name: f"({kind.title})" for name, kind in KINDS.items()}))
+def title_sql(names: Collection[str] = KINDS) -> str:
+    """An expression: what node `n`, of one of these kinds, says; NULL when it is not stored."""
+    return _filled(_case({name: f"({KINDS[name].title})" for name in names}))
 
 
 def owner_sql() -> str:

@@ -125,6 +125,16 @@ class ScheduleAction(StrEnum):
     EXPIRE = "expire"
 
 
+class TriageKind(StrEnum):
+    """What a person says about a finding (context_store.triage)."""
+
+    ACKNOWLEDGED = "acknowledged"  # somebody has seen it
+    SNOOZED = "snoozed"  # not before a later time
+    MUTED = "muted"  # never again, wherever it begins in this run
+    FALSE_ALARM = "false_alarm"
+    REOPENED = "reopened"  # what was said before no longer counts
+
+
 class Stage(StrEnum):
     """Stages of an experiment's dual loop (RM2-7.18, Figure 8B)."""
 

@@ -59,16 +59,12 @@ def measure_probes(store: Store, folder: Path) -> dict[str, Any]:
     configure_logging("warning", as_json=False)
     empty_url = _another_database(store)
     good, faulty, culprit = _lay_out(folder / "project")
-    counts = {}
-    for name, url, seeds in (("full", store.url, (1, 2)), ("empty", empty_url, (2,))):
-        with Lathe.open(_settings(folder / name, url)) as lathe:
-            counts[name] = [_investigate(lathe, folder, good, faulty, culprit, seed) for seed in seeds]
-    first, second = counts["full"]
-    return {
-        "probes_first": first,
-        "probes_second": second,
-        "probes_second_empty": counts["empty"][0],
-    }
+    counts = []
+    for name, url, seed in (("full", store.url, 1), ("full", store.url, 2), ("empty", empty_url, 2)):
+        with Lathe.open(_settings(folder / name, url)) as lathe:  # each by itself, as two commands would
+            counts.append(_investigate(lathe, folder, good, faulty, culprit, seed))
+    first, second, second_empty = counts
+    return {"probes_first": first, "probes_second": second, "probes_second_empty": second_empty}
 
 
 def _investigate(lathe: Lathe, folder: Path, good: str, faulty: str, culprit: str, seed: int) -> int:

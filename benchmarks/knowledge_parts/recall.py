@@ -17,12 +17,15 @@ _DISTRACTORS = 2400
 
 
 def read_questions(paths: Sequence[Path]) -> list[Mapping[str, str]]:
-    """Those of this repository and of other files: JSON lists of {"question", "answer": id in corpus.jsonl}."""
-    return [each for path in (FOLDER / "own.json", *paths) for each in json.loads(path.read_text())]
+    """The ranking's own, on which it was tried, and those of other files: JSON lists of {"question", "answer": id in
+    corpus.jsonl}; with the file's name as "from"."""
+    files = (FOLDER / "own.json", *paths)
+    return [{**each, "from": path.stem} for path in files for each in json.loads(path.read_text())]
 
 
 def measure_recall(store: Store, folder: Path, questions: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Fills the store. `recall_at_5` over all questions; `missed` with the rank, None beyond 60 or not at all."""
+    """Fills the store. `recall_at_5` over all questions, `recall_at_5_by_file` apart; `missed` with the rank, None
+    beyond 60 or not at all."""
     answers = load(store, folder, read_corpus())
     for number, (kind, title, body) in enumerate(distractors(_DISTRACTORS)):
         store.timeline.add(
@@ -36,6 +39,7 @@ def measure_recall(store: Store, folder: Path, questions: Sequence[Mapping[str, 
     missed = [{**each, "rank": rank} for each, rank, ok in zip(questions, ranks, right, strict=True) if not ok]
     return {
         "recall_at_5": sum(right) / len(right),
+        "recall_at_5_by_file": _by_file(questions, right),
         "num_questions": len(right),
         "num_texts": store.search.coverage().num_texts,
         "embedder": store.search.coverage().embedder,
@@ -44,6 +48,13 @@ def measure_recall(store: Store, folder: Path, questions: Sequence[Mapping[str, 
         "missed": missed,
         "project": PROJECT,
     }
+
+
+def _by_file(questions: Sequence[Mapping[str, str]], right: Sequence[bool]) -> dict[str, str]:
+    """k/N for each file."""
+    files = dict.fromkeys(each["from"] for each in questions)
+    found = {name: [ok for each, ok in zip(questions, right, strict=True) if each["from"] == name] for name in files}
+    return {name: f"{sum(oks)}/{len(oks)}" for name, oks in found.items()}
 
 
 def _rank(store: Store, question: str, reference: str) -> int | None:

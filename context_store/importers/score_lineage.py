@@ -6,13 +6,14 @@ the timeline, with the reason; `lathe evals import --run RUN` says what the log 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from context_store.database import Database
-from context_store.evals import Evals
+from context_store.evals import UNRANKED, Evals
 from context_store.file_hash import sha256_of
 from context_store.importers.items import Fact, FoundScore
 from context_store.importers.report import RunReport
@@ -24,17 +25,17 @@ from contracts.enums import TimelineKind
 def add_scores(database: Database, found: Sequence[FoundScore], report: RunReport, owner: str) -> Iterator[Fact]:
     """Store what has lineage; yields one fact for each checkpoint whose scores were refused."""
     evals = Evals(database)
-    refused: dict[str, int] = {}
+    refused: dict[str, Counter[str]] = {}
     for score in found:
         lineage = evals.lineage_of(score.checkpoint)
         if lineage is None:
-            refused[score.checkpoint] = refused.get(score.checkpoint, 0) + 1
+            refused.setdefault(score.checkpoint, Counter())[score.benchmark] += 1
         else:
             evals.add(new_score(score, lineage, report.project_id, owner))
-    for checkpoint, count in refused.items():
+    for checkpoint, counts in refused.items():
         named = f"checkpoint '{checkpoint}' is not in the store" if checkpoint else "the log names no checkpoint"
-        title = f"{count} scores without lineage are not ranked: {named}"
-        yield Fact(step=0, kind=TimelineKind.NOTE, title=title, detail={"checkpoint": checkpoint})
+        detail = {"checkpoint": checkpoint, "benchmarks": dict(counts)}
+        yield Fact(step=0, kind=TimelineKind.NOTE, title=f"{counts.total()} scores {UNRANKED}: {named}", detail=detail)
 
 
 def new_score(found: FoundScore, lineage: ScoreLineage, project_id: str, owner: str) -> NewScore:

@@ -40,6 +40,7 @@ from context_store.models.runs import (
 from context_store.models.search import SearchTextRow
 from context_store.models.series import ChunkRow, FrameRow, LatestRow, SeriesRow, TailRow
 from context_store.models.streams import StreamRow
+from context_store.models.triage import TriageRow
 from context_store.models.work import ApprovalRow, BudgetRow, EffectRow, ProposalRow, ReservationRow
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "TailRow",
     "TimelineRow",
     "TokenRow",
+    "TriageRow",
     "VerdictRow",
     "WatchMarkRow",
 ]

@@ -18,7 +18,16 @@ from context_store.records.data import (
     StageVersion,
     Subset,
 )
-from context_store.records.evals import Benchmark, Comparison, Decontamination, Leak, NewScore, Ranking, Score
+from context_store.records.evals import (
+    Benchmark,
+    Comparison,
+    Decontamination,
+    Leak,
+    LeftOut,
+    NewScore,
+    Ranking,
+    Score,
+)
 from context_store.records.history import Commit, Hunk, TimelineEvent
 from context_store.records.knowledge import (
     Anomaly,
@@ -49,6 +58,7 @@ from context_store.records.runs import (
 from context_store.records.search import Coverage, Hit, SearchFilter, TextKind
 from context_store.records.series import AlignedWindows, NonFinite, Removal, SeriesData, SeriesMatrix, StatisticMatrix
 from context_store.records.streams import NewStream, Stream
+from context_store.records.triage import DetectorRecord, TriageMark
 from context_store.records.types import Evidence, Json
 from context_store.records.work import Approval, Effect, EffectRequest, NewProposal, Proposal
 
@@ -70,6 +80,7 @@ __all__ = [
     "Coverage",
     "DataReads",
     "Decontamination",
+    "DetectorRecord",
     "Diagnostic",
     "Document",
     "DocumentStep",
@@ -87,6 +98,7 @@ __all__ = [
     "Json",
     "Leak",
     "LedgerEntry",
+    "LeftOut",
     "Level",
     "Memory",
     "MixtureEvent",
@@ -124,5 +136,6 @@ __all__ = [
     "TextKind",
     "TimelineEvent",
     "Token",
+    "TriageMark",
     "VerdictRecord",
 ]

@@ -78,6 +78,15 @@ class Ranking:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """`count` scores of a run's imported log that are not stored, so that they cannot be ranked, and why."""
+
+    run_id: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """A registered benchmark; `sha256` is over its items. `origin`: the file they came from."""
 

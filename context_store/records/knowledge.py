@@ -141,7 +141,7 @@ class Duplicate:
 
     negative: NegativeResult
     is_same: bool
-    similarity: float  # cosine of the two claims
+    similarity: float  # cosine of what was claimed, done and where
     why: str
 
 

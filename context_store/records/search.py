@@ -44,7 +44,8 @@ class SearchFilter:
 class Hit:
     """`score` by reciprocal rank; `by_words` and `by_meaning`: its rank in each list, 1 is best, None is not in it.
 
-    `similarity`: cosine to the question, None unless found by meaning.
+    `similarity`: cosine to the question, None unless found by meaning. `by_meaning` also says how many are like it: one
+    of many alike stands behind what is about as near and alone.
     """
 
     kind: TextKind

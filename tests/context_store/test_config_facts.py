@@ -81,10 +81,12 @@ def test_changes_within_a_run_by_step(resumed: Store) -> None:
 
 
 def test_what_was_said_and_what_was_used(resumed: Store) -> None:
-    (mismatch,) = resumed.config.mismatches("run-1")
+    usage = resumed.config.usage("run-1")
+    (mismatch,) = usage.mismatches
+    assert (usage.num_declared, usage.num_recorded) == (3, 1), "of clip and seed nothing says how they were used"
     assert (mismatch.key, mismatch.declared, mismatch.effective, mismatch.step) == ("optim.lr", 0.1, 0.2, 61)
-    assert resumed.config.mismatches("run-1#0@20") == []
-    assert [each.step for each in resumed.config.mismatches("run-1#0")] == [31]
+    assert resumed.config.usage("run-1#0@20").mismatches == ()
+    assert [each.step for each in resumed.config.usage("run-1#0").mismatches] == [31]
 
 
 def test_two_runs_and_what_is_not_there(resumed: Store, training: Training) -> None:

@@ -78,6 +78,18 @@ def test_reports_are_kept_once_and_lead_to_the_benchmark(benchmarked: Store, cor
     assert len(benchmarked.benchmarks.reports("qa")) == 2, "another corpus is another report"
 
 
+def test_bad_lines_are_named_and_the_rest_is_read(benchmarked: Store, tmp_path: Path) -> None:
+    good, other = map(json.dumps, ITEMS[:2])
+    lines = [good, "{broken", "\xff", "3", json.dumps({"question": 7}), "[" * 100_000, other]
+    (tmp_path / "mixed.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
+    read = Corpus(path=tmp_path / "mixed.jsonl", text_field="question")
+    (report,) = benchmarked.benchmarks.decontaminate(read, ["qa"], owner="ada")
+    assert (report.num_documents, report.num_leaking_documents) == (2, 2)
+    assert read.num_bad == 5
+    assert [fault.partition(": ")[0] for fault in read.bad] == [f"mixed.jsonl:{number}" for number in range(2, 7)]
+    assert read.bad[3] == "mixed.jsonl:5: no text in 'question'"
+
+
 def test_another_n_is_another_question(benchmarked: Store, corpus: Path) -> None:
     (wide,) = benchmarked.benchmarks.decontaminate(Corpus(path=corpus), ["qa"], owner="ada", n=7)
     assert wide.num_leaking_documents == 4, "seven words in a row are in the fifth document"
@@ -102,10 +114,12 @@ def test_what_cannot_be_read_is_named(benchmarked: Store, tmp_path: Path) -> Non
     with pytest.raises(NotFound, match="nowhere"):
         Corpus(path=tmp_path / "nowhere")
     (tmp_path / "broken.jsonl").write_text('{"a": "b"}\n{broken\n')
-    with pytest.raises(LogFormatError, match="line 2"):
-        benchmarked.benchmarks.decontaminate(Corpus(path=tmp_path / "broken.jsonl"), ["qa"], owner="a")
-    with pytest.raises(LogFormatError, match="'text'"):
-        list(Corpus(path=tmp_path / "broken.jsonl", text_field="text").documents())
+    with pytest.raises(LogFormatError, match=r"broken.jsonl:2: Expecting"):
+        benchmarked.benchmarks.register("new", "", Corpus(path=tmp_path / "broken.jsonl"), "a")
+    with pytest.raises(UserInputError, match=r"no documents: broken.jsonl:1: no text in 'text'"):
+        benchmarked.benchmarks.decontaminate(
+            Corpus(path=tmp_path / "broken.jsonl", text_field="text"), ["qa"], owner="a"
+        )
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserInputError, match="no documents"):
         benchmarked.benchmarks.decontaminate(Corpus(path=tmp_path / "empty"), ["qa"], owner="a")

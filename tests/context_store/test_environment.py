@@ -46,7 +46,7 @@ def test_recorded_facts_are_timeline_events_and_stored_once(running: Training) -
         (35, "effective environment.driver 550.1 -> 560.2"),
         (36, "effective environment.cooling None -> fan 3 broken"),
     ]
-    assert "environment.driver" not in {each.key for each in store.config.mismatches("run-1")}
+    assert "environment.driver" not in {each.key for each in store.config.usage("run-1").mismatches}
 
 
 def test_a_resume_has_its_own_environment(running: Training) -> None:

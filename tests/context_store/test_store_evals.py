@@ -75,8 +75,11 @@ def test_without_lineage_identity_or_owner_it_is_refused(scored: Store, field: s
 def test_a_run_without_a_step_and_an_unknown_run_are_refused(scored: Store) -> None:
     with pytest.raises(UserInputError, match="without a step"):
         scored.evals.add(new_score(step=None))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="no run 'run-9'"):
         scored.evals.add(new_score(run_id="run-9"))
+    with pytest.raises(NotFound, match="no project 'q'") as caught:
+        scored.evals.add(new_score(project_id="q"))
+    assert caught.value.remedy == "one of: p"
 
 
 def test_the_database_itself_refuses_a_score_without_lineage(scored: Store) -> None:
@@ -132,8 +135,9 @@ def test_ranking_never_mixes_what_is_not_comparable(scored: Store) -> None:
     assert "shots is 5 in one and 0 in the other" in apart.apart
     lowest = scored.evals.rank("gsm8k", lowest_first=True)[0]
     assert [score.step for score in lowest.scores] == [100, 400, 200, 300]
-    with pytest.raises(NotFound, match="no score"):
+    with pytest.raises(NotFound, match="no score") as caught:
         scored.evals.rank("unknown")
+    assert caught.value.remedy == "there are scores of: gsm8k"
 
 
 def test_secrets_in_settings_are_not_stored(scored: Store) -> None:

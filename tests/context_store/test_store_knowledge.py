@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from training_log import make_run
@@ -52,6 +53,7 @@ def negative(**more: object) -> NegativeResult:
 def case(store: Store) -> Investigation:
     """An open investigation `case-1` of `run-1`."""
     make_run(store)
+    make_run(store, RERUN.id)
     found = store.knowledge.put_anomaly(anomaly())
     return store.knowledge.open_investigation("case-1", "run-1", [found.id], "layers depart", at=100.0)
 
@@ -192,3 +194,16 @@ def test_a_negative_result_without_evidence_or_reason_is_refused(
     with pytest.raises(UserInputError, match="needs a reason and evidence"):
         store.negatives.add(negative(**missing))
     assert store.negatives.list() == []
+
+
+@pytest.mark.parametrize(
+    "evidence", ["run:rr-9", "series:rr-1/loss", "verdict:1", "hunk:c0ffee/a.py", "note:1", "event:nonsense"]
+)
+def test_evidence_has_to_be_stored(store: Store, case: Investigation, evidence: str) -> None:
+    """Shows R801-2.5: an exclusion rests on something that can be looked at."""
+    with pytest.raises(UserInputError, match=f"evidence that is not stored: {re.escape(evidence)}") as caught:
+        store.negatives.add(negative(evidence=(RERUN, EvidenceRef.parse(evidence))))
+    assert "lathe ingest" in caught.value.remedy
+    assert store.negatives.list() == []
+    rests = (f"anomaly:{case.anomaly_ids[0]}", "investigation:case-1", "run:rr-1#10..20")
+    assert store.negatives.add(negative(evidence=tuple(map(EvidenceRef.parse, rests)))).id

@@ -30,6 +30,13 @@ index 3f2a9c..aa00bb 100644
 """
 
 
+@pytest.fixture
+def store(store: Store) -> Store:
+    """With the run that the evidence names."""
+    make_run(store, RUN.id)
+    return store
+
+
 def negative(claim: str, **more: object) -> NegativeResult:
     fields: dict[str, object] = {
         "claim": claim, "intervention": claim, "context": {}, "expected": "a lower loss", "observed": "no change",
@@ -169,6 +176,23 @@ def test_what_was_superseded_stays_and_names_its_successor(store: Store) -> None
         store.negatives.supersede(new.id, old.id)
     with pytest.raises(NotFound):
         store.negatives.supersede(old.id, 99)
+    with pytest.raises(UserInputError, match="cannot take its own place"):
+        store.negatives.supersede(new.id, new.id)
+
+
+def test_what_was_done_and_where_counts_not_only_what_was_claimed(store: Store) -> None:
+    """Shows R801-2.5: the vector is over claim, intervention and context."""
+    claim = "it lowers the loss"
+    warm = negative(claim, intervention="a warm-up of two thousand steps", context={"optim.group": "router"})
+    stored = store.negatives.add(warm)
+    store.negatives.add(negative(claim, intervention="documents packed without borders", data="scanned books"))
+    store.search.embed()
+    asked = negative("the loss gets lower", intervention="a warm-up of 2000 steps", context={"optim.group": "router"})
+    assert [each.negative.id for each in store.likeness.duplicates(asked)] == [stored.id]
+    measured = {**warm.context, "numbers.loss": 1.0, "numbers.gain": "none", "id": "n-1"}
+    other_words = negative("it helps", intervention=warm.intervention, context=measured)
+    (found,) = store.likeness.duplicates(other_words)
+    assert (found.negative.id, found.is_same) == (stored.id, False)
 
 
 def import_file(store: Store, path: Path) -> None:

@@ -13,7 +13,7 @@ from contracts.enums import TimelineKind
 from contracts.evidence import EvidenceRef
 
 KEY = "sk-abcdefghijklmnop1234"
-RUN = EvidenceRef(kind="run", id="r")
+RUN = EvidenceRef(kind="run", id="run-1")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pytest
 from training_log import make_run
 
@@ -40,6 +41,7 @@ def embedder() -> Counting:
 def store(database_url: str, embedder: Counting) -> Iterator[Store]:
     with open_store(database_url, embedder=embedder) as opened:
         make_run(opened)
+        make_run(opened, RUN.id)
         yield opened
 
 
@@ -173,6 +175,36 @@ def test_a_text_is_found_by_meaning_where_no_word_is_shared(store: Store) -> Non
     hit, *_ = store.search.find("experts")
     assert (str(hit.reference), hit.by_words, hit.by_meaning) == (ref, 1, 1)
     assert hit.score == pytest.approx(2 / 61)
+
+
+def test_one_of_many_alike_does_not_hide_what_stands_alone(store: Store) -> None:
+    """By meaning: of texts that differ by a number, none was meant more than the others."""
+    for step in range(40):
+        change(store, step, f"dropout of the evaluation {step + 100} -> {step + 300}")
+    alone = change(store, 50, "dropout was on in evaluation", kind=TimelineKind.NOTE)
+    store.search.embed()
+    question = "dropout during evaluation"
+    hits = {str(hit.reference): hit for hit in store.search.find(question, limit=60)}
+    assert hits[alone].by_meaning == 1
+    similarities = [hit.similarity for hit in hits.values() if hit.similarity is not None]
+    assert hits[alone].similarity < max(similarities)  # type: ignore[operator]
+    assert str(store.search.nearest(question, limit=1)[0].reference) != alone, "nearest is nearest"
+
+
+def test_words_that_many_texts_have_find_those_that_have_them_together(store: Store) -> None:
+    """What is looked at follows from how frequent words are, once the database knows."""
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO timeline_event (run_id, segment, step, kind, title, detail, at) SELECT 'run-1', 0, n, 'note', "
+            "CASE WHEN n = 4321 THEN 'spike and plateau' WHEN n % 2 = 0 THEN 'spike ' || n ELSE 'plateau ' || n END, "
+            "'{}', now() FROM generate_series(1, 6000) AS n"
+        )
+        connection.execute("ANALYZE search_text")
+    hit, *_ = store.search.find("a plateau and a spike")
+    assert (hit.title, hit.by_words) == ("spike and plateau", 1)
+    hit, *_ = store.search.find("plateau 4001")
+    assert hit.title == "plateau 4001"
+    assert store.search.find("spike", SearchFilter(lo=11, hi=12))[0].title == "spike 12"
 
 
 def test_deleting_a_run_deletes_its_texts(store: Store) -> None:

@@ -11,6 +11,7 @@ from context_store.records import Anomaly, Diagnostic, NewScore, Suspect, Verdic
 from context_store.why import Why
 from contracts.enums import CauseKind, DiagnosticKind, Scope, Verdict
 from contracts.errors import NotFound, UserInputError
+from contracts.events import CheckpointSaved
 from contracts.evidence import EvidenceRef
 
 
@@ -147,13 +148,20 @@ def test_a_score_leads_to_its_checkpoint_its_training_and_its_outputs(training: 
     why = store.why.of("score", str(score.id))
     assert ("output", "/evals/arc.jsonl") in {(node.kind, node.id) for node, _ in why.raw_slices}
     assert ("score", "was trained as", "run") in ways(why)
+    assert ("score", "scores the weights", "weights") in ways(why)
+    assert ("score", "was made by the recipe", "recipe") in ways(why)
+    assert {("weights", "sha-of-it"), ("recipe", "c0ffee")} <= {(node.kind, node.title) for node in why.nodes}
+    training.log(CheckpointSaved(step=5, path="/runs/run-1/step-5", sha256="sha-of-it", size_bytes=1))
+    training.ship()
+    assert ("score", "scores", "checkpoint") in ways(store.why.of("score", str(score.id)))
+    assert ("score", "scores the weights", "weights") not in ways(store.why.of("score", str(score.id)))
 
 
 def test_every_kind_of_reference_can_be_asked_and_answered(store: Store, verdict: VerdictRecord) -> None:
     """Each kind's SQL is sound: asked for something that is not there, it says so."""
     from context_store.why_links import KINDS
 
-    for kind in KINDS.keys() - {"log", "output"}:
+    for kind in KINDS.keys() - {"log", "output", "recipe", "weights"}:
         for name in ("123456", "a/b/c"):
             with pytest.raises(NotFound, match=f"no {kind}"):
                 store.why.of(kind, name)
