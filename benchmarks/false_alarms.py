@@ -31,7 +31,9 @@ from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 from loops.debug import detect
 from loops.debug.detectors import DETECTORS
+from loops.debug.view import view_run
 
+BY_NAME = {detector.__module__.rpartition(".")[2]: detector for detector in DETECTORS}
 _RESUME, _STEPS = 80, 180
 _AT_ONCE = 2
 
@@ -87,15 +89,20 @@ def rate(hits: int, total: int) -> dict[str, Any]:
 
 
 def judged(lathe: Lathe, runs: Sequence[str]) -> tuple[Counter[str], list[str]]:
-    """Runs with a finding of each kind, and every statement."""
-    kinds: Counter[str] = Counter()
+    """Runs in which each detector speaks, those for which `detect` reports anything, and every statement of either.
+
+    A fact that joins a case but never opens one counts for its detector, not for `detect`.
+    """
+    hits: Counter[str] = Counter()
     statements = []
     for run_id in runs:
-        found = detect(lathe.store, run_id)
-        kinds.update({finding.kind for finding in found})
-        statements += [f"{run_id}: {finding.kind}: {finding.statement}" for finding in found]
-        kinds["any"] += bool(found)
-    return kinds, statements
+        view = view_run(lathe.store, run_id)
+        for name, detector in BY_NAME.items():
+            found = detector(view)
+            hits[name] += bool(found)
+            statements += [f"{run_id}: {name}: {finding.statement}" for finding in found]
+        hits["any"] += bool(detect(lathe.store, run_id))
+    return hits, statements
 
 
 def measure(folder: Path, settings: Sequence[dict[str, Scalar]]) -> dict[str, Any]:
@@ -110,12 +117,12 @@ def measure(folder: Path, settings: Sequence[dict[str, Scalar]]) -> dict[str, An
                 runs.append(future.result())
                 sys.stderr.write(f"\r{len(runs)}/{len(settings)} trainings")
         sys.stderr.write("\n")
-        kinds, statements = judged(lathe, runs)
+        hits, statements = judged(lathe, runs)
     return {
         "runs": len(runs),
         "detectors": len(DETECTORS),
-        "false_alarms": rate(kinds["any"], len(runs)),
-        "by_kind": {kind: rate(count, len(runs)) for kind, count in sorted(kinds.items()) if kind != "any" and count},
+        "false_alarms": rate(hits["any"], len(runs)),
+        "by_detector": {name: rate(hits[name], len(runs)) for name in BY_NAME},
         "statements": statements,
     }
 
@@ -133,6 +140,8 @@ def main() -> None:
         found = measure(folder.absolute(), settings)
     for line in found["statements"]:
         sys.stdout.write(line + "\n")
+    for name, found_rate in found["by_detector"].items():
+        sys.stdout.write(f"| `{name}` | {found_rate['of']} | {100 * found_rate['upper_95']:.1f} % |\n")
     sys.stdout.write(f"false alarms {found['false_alarms']}\n")
     if options.json:
         sys.stdout.write(json.dumps(found) + "\n")

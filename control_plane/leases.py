@@ -54,10 +54,16 @@ class Leases:
             self._ask("SELECT pg_advisory_unlock(%s)", name)
 
     def announce(self, name: str) -> None:
-        """Take the lock together with all others that announce the same name, until this object closes."""
+        """Take the lock together with all others that announce the same name, until `withdraw`."""
         with self._lock:
             self._announced.add(name)
             self._ask("SELECT pg_advisory_lock_shared(%s) IS NULL", name)
+
+    def withdraw(self, name: str) -> None:
+        """End an announcement of this object."""
+        with self._lock, suppress(DatabaseUnavailable):  # a connection that broke has ended it already
+            self._announced.discard(name)
+            self._ask("SELECT pg_advisory_unlock_shared(%s)", name)
 
     def renew(self) -> None:
         """Announce again what was announced, should the database have been started anew. Raises DatabaseUnavailable."""

@@ -66,6 +66,7 @@ class Worker:
         self._timekeeper.stop()
         with suppress(DatabaseUnavailable):  # then the leases run out by themselves
             self._executor.release()
+        self._lathe.leases.withdraw(WORKER)
         self._shown.close()
 
     def step(self) -> bool:

@@ -66,6 +66,14 @@ class Limits:
     usd: float = 0.0
 
     @property
+    def sentence(self) -> str:
+        """The stop rule and the budget, told before anything is run."""
+        return (
+            "it stops when the cause is proven or nothing is left to tell apart, and at the latest after "
+            f"{self.max_rounds} rounds, {self.reruns} re-runs, {self.cpu_s:.0f} CPU s or {self.wall_s:.0f} s"
+        )
+
+    @property
     def amount(self) -> Amount:
         """The budget of a case. Its wall seconds are the runner's to keep: a person may take days to decide."""
         return Amount(cpu_s=self.cpu_s, reruns=self.reruns, tokens=self.tokens, usd=self.usd)

@@ -152,7 +152,8 @@ class Runner:
     # --- nodes: propose, execute, measure -----------------------------------------------------------------------
 
     def recall(self, state: CaseState) -> CaseState:
-        """Ask the store what is already known not to work, before anything counts as new."""
+        """Say what may be spent and when it stops; ask the store what is known not to work, before anything is new."""
+        self._write(state, "limits", self._limits.sentence)
         question = self._loops[state["loop"]].recall(state["case_id"])
         found = self._store.negatives.search(question.text, project_id=question.project_id, limit=5)
         known = [negative for negative, _ in found]

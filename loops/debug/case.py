@@ -17,11 +17,12 @@ from loops.debug.detectors import DETECTORS
 from loops.debug.finding import Finding
 from loops.debug.measure import Probe, Reading, Window, magnitude, readings
 from loops.debug.ranking import Ranked, rank
+from loops.debug.recognised import recognise
 from loops.debug.silence import Pause, silence
 from loops.debug.suspects import Scene, find_scene
 from loops.debug.view import RunView, view_run
 
-GUARDS = ("lm_loss", "loss", "step_time_s")
+GUARDS = ("lm_loss", "loss", "grad_norm", "step_time_s")
 _NEAR = 20  # steps between onsets that still belong to one case
 _RERUN_STEPS = 40  # length of a re-run when the anomaly shows that soon
 _AFTER_ONSET = 20
@@ -59,11 +60,19 @@ def detect(store: Store, run_id: str) -> list[Finding]:
     Facts that no standalone finding accompanies are dropped: a healthy run stays silent.
     """
     view = view_run(store, run_id)
-    groups = group_findings(view, [finding for detector in DETECTORS for finding in detector(view)])
+    groups = group_findings(view, look(store, view))
     for group in groups:
         for order, finding in enumerate(group):
             _store_anomaly(store, view, finding, order)
     return [finding for group in groups for finding in group]
+
+
+def look(store: Store, view: RunView) -> list[Finding]:
+    """What the detectors say, and what memory recognises where they are still silent."""
+    found = [finding for detector in DETECTORS for finding in detector(view)]
+    heard = {segment.number for f in found if f.standalone and (segment := view.segment_at(f.onset[1])) is not None}
+    recognised = [f for f in recognise(store, view) if (s := view.segment_at(f.onset[1])) and s.number not in heard]
+    return [*found, *recognised]
 
 
 def note_silence(store: Store, run_id: str, pause: Pause) -> Finding | None:

@@ -36,6 +36,11 @@ def is_imported(factor: Factor, executed: Executed) -> bool:
     return any(_find(executed.modules, hunk.path) is not None for hunk in factor.hunks if hunk.path.endswith(".py"))
 
 
+def is_inert(factor: Factor) -> bool:
+    """Static check: True when the change is in prose only, which no training executes."""
+    return bool(factor.hunks) and all(PurePosixPath(hunk.path).suffix in (".md", ".rst") for hunk in factor.hunks)
+
+
 def inputs_differ(store: Store, run_with: str, run_without: str) -> bool:
     """True when the two runs differ in their declared or effective configuration, or in the samples they read."""
     runs = store.runs

@@ -71,7 +71,8 @@ class Facts:
     """`ranked`: testable changes, most suspicious first. `chronological`: keys of the same, oldest first.
 
     `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
-    `exact`: whether the replay is bitwise equal to the recorded run, None when it was not run.
+    `exact`: whether the replay is bitwise equal to the recorded run, None when it was not run. `inert`: changes that a
+    static check excludes, since they are in prose only; no re-run is spent on them.
     """
 
     ranked: tuple[Option, ...]
@@ -80,6 +81,7 @@ class Facts:
     seen: Callable[[Identity], Seen | None]
     exact: bool | None = None
     fresh_seeds: tuple[int, ...] = ()
+    inert: On = frozenset()
 
     @property
     def changes(self) -> tuple[Option, ...]:

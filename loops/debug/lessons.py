@@ -11,10 +11,10 @@ from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.experiments import payload_of
-from loops.debug.facts import Decision, Facts
-from loops.debug.planner import refuted, unnecessary
+from loops.debug.facts import Decision, Facts, Seen
+from loops.debug.planner import refuted
 from loops.debug.ranking import Ranked
-from loops.debug.readout import control_of
+from loops.debug.readout import control_of, seen_of
 from loops.debug.suspects import Factor
 
 ACTOR = "loop:debug"
@@ -42,10 +42,28 @@ def store_exclusions(
     return reasons
 
 
-def not_necessary(case: Case, facts: Facts, diagnostics: Sequence[Diagnostic]) -> dict[str, str]:
-    """What may be said of each change whose revert did not cure, excluded or not, by suspect key."""
-    found = {key: _revert_of(case, facts, key, diagnostics)[1] for key in unnecessary(facts)}
-    return {key: f"not necessary by itself: {reason}" for key, reason in found.items()}
+def outcomes(case: Case, facts: Facts, diagnostics: Sequence[Diagnostic]) -> dict[str, str]:
+    """What the re-run without each suspect showed, for all that were left out alone, by suspect key."""
+    by_run = {diagnostic.run_id: diagnostic for diagnostic in diagnostics if diagnostic.reading}
+    found = {}
+    for option in facts.ranked:
+        diagnostic = by_run.get(str(payload_of(case, facts.leaving_out(option.key))["run_id"]))
+        if diagnostic is not None:
+            found[option.key] = _outcome(diagnostic)
+        elif option.key in facts.inert:
+            found[option.key] = "cannot act: only prose was changed (static check)"
+    return found
+
+
+def _outcome(diagnostic: Diagnostic) -> str:
+    if diagnostic.measure is None:
+        return f"could not be left out alone: {diagnostic.reading}"
+    text = {
+        Seen.PRESENT: "not necessary by itself: the anomaly stays without it",
+        Seen.PARTIAL: "contributes: without it part of the anomaly stays",
+        Seen.ABSENT: "necessary: without it the anomaly is gone",
+    }[seen_of(diagnostic.measure)]
+    return f"{text} (measure {diagnostic.measure:.2f} in {diagnostic.run_id})"
 
 
 def _revert_of(case: Case, facts: Facts, key: str, diagnostics: Sequence[Diagnostic]) -> tuple[str, str]:

@@ -13,10 +13,11 @@ from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStreng
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update, Verified
 from loops.debug.case import Case, load_case
+from loops.debug.executed import is_inert
 from loops.debug.experiments import commits_in_order, request_of
 from loops.debug.facts import Decision, Experiment, Facts, Option, Seen
 from loops.debug.guidance import arranged, in_force, take_up
-from loops.debug.lessons import not_necessary, store_declined, store_exclusions, store_failed_fix, store_harm
+from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
 from loops.debug.planner import next_step
 from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
@@ -128,7 +129,7 @@ class DebugLoop:
         diagnostics = self._store.knowledge.diagnostics(case_id)
         reasons = store_exclusions(self._store, case, facts, decision, diagnostics)
         store_harm(self._store, case, facts, verdict)
-        self._store_suspects(case, decision, reasons, not_necessary(case, facts, diagnostics))
+        self._store_suspects(case, decision, reasons, outcomes(case, facts, diagnostics))
         self._close_with(case, verdict, cause_kind_of(decision, verdict))
         proposal = None
         if verdict.verdict is Verdict.PROVEN:
@@ -191,6 +192,7 @@ class DebugLoop:
             placebos=tuple(factor.key for factor in quiet),
             seen=lookup(case, diagnostics),
             exact=self._is_exact(case, diagnostics),
+            inert=frozenset(factor.key for factor in testable if is_inert(factor)),
             fresh_seeds=self._options.fresh_seeds,
         )
         return arranged(facts, in_force(self._store, case.investigation.id))

@@ -117,7 +117,7 @@ def _baseline(facts: Facts) -> On:
 
 def _search(facts: Facts, baseline: On) -> Step:
     """Single reverts in the order of suspicion, then halving; the first change that cures is to be confirmed."""
-    candidates = [option.key for option in facts.changes if option.key not in baseline]
+    candidates = [option.key for option in facts.changes if option.key not in baseline | facts.inert]
     for tried, key in enumerate(candidates):
         result = facts.at(facts.everything - {key})
         if result is Seen.ABSENT:
@@ -155,13 +155,20 @@ def _why_not_isolated(facts: Facts) -> str:
     return "no single change could be isolated: the versions in between could not be run, or show it in part"
 
 
+def _upto(added: Sequence[str], some: Sequence[str]) -> int:
+    """How many of `added` come up to the last of `some`, so that a set stays a version of the history."""
+    return added.index(some[-1]) + 1 if some else 0
+
+
 def _appearance(facts: Facts, baseline: On, pinned: On) -> tuple[Experiment, ...] | str | None:
     """The change at which the anomaly appears when changes are added in order to baseline + pinned.
 
     Two points are asked at once. None when no untried point is left.
     """
-    order = [key for key in facts.chronological if key in facts.everything - baseline - pinned]
-    sets = [baseline | pinned | frozenset(order[:k]) for k in range(len(order) + 1)]
+    added = [key for key in facts.chronological if key in facts.everything - baseline - pinned]
+    order = [key for key in added if key not in facts.inert]
+    sets = [baseline | pinned | frozenset(added[: _upto(added, order[:k])]) for k in range(len(order))]
+    sets.append(facts.everything)
     seen = [facts.at(on) for on in sets]
     high = next((k for k, result in enumerate(seen) if result is Seen.PRESENT), len(order))
     low = max((k for k in range(high) if seen[k] is Seen.ABSENT), default=0)
@@ -220,7 +227,7 @@ def _confirm_in_order(facts: Facts, baseline: On, key: str) -> Step:
 
 def _partner(facts: Facts, baseline: On, key: str) -> Step:
     """`key` is needed but not enough: find the change it needs, then run the 2x2."""
-    others = [o.key for o in facts.changes if o.key != key and o.key not in baseline]
+    others = [o.key for o in facts.changes if o.key != key and o.key not in baseline | facts.inert]
     cures = [k for k in others if facts.at(facts.everything - {k}) is Seen.ABSENT]
     if not cures:
         untried = [k for k in others[:MAX_PARTNERS] if facts.at(facts.everything - {k}) is None]

@@ -15,6 +15,7 @@ from loops.debug.experiments import code_of, overrides_of, payload_of, seed_of, 
 from loops.debug.facts import Decision, Experiment, Facts, Identity
 from loops.debug.measure import Probe, Reading
 from loops.debug.readout import is_cured
+from loops.debug.verification import guards_of
 
 VALID_S = 7 * 24 * 3600.0  # how long a proposal may wait for a person
 _STATE_DAMAGED = frozenset({"data_order", "non_finite", "divergence"})
@@ -45,8 +46,8 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
         base_state=f"commit {payload['code']['base']}, checkpoint {checkpoint.sha256} of step {checkpoint.step}",
         risk=_risk(case, checkpoint),
         verification=(
-            f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, and lm_loss must "
-            f"not rise by more than 5 %; else this is taken back: the run goes on from step {checkpoint.step} as before"
+            f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, "
+            f"and {_guarded(case)}; else this is taken back: the run goes on from step {checkpoint.step} as before"
         ),
         evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6]),
         expires_at=case.investigation.opened_at + VALID_S,
@@ -71,6 +72,12 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
         suspects=decision.cause[:1],
         base=newest.code_version,
     )
+
+
+def _guarded(case: Case) -> str:
+    limits = guards_of(case.probe)
+    names = [name for name in limits if name in case.view.values and not (name == "loss" and "lm_loss" in limits)]
+    return " and ".join(f"{name} must stay below {limits[name]:g} times what it was" for name in names) or "no guard"
 
 
 def _newest(store: Store, case: Case) -> Segment:

@@ -8,27 +8,40 @@ from collections.abc import Iterable
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
 from contracts.enums import Verdict
+from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.precursors import leads
+from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
 
 _MAX_REFS = 4
+_TERMS = (
+    "Effect: the share of the anomaly that goes away when the cause is left out; 1 is all of it. Scope `this_run`: "
+    "seen in re-runs from this run's own checkpoint, and said of this run only; `same_code_small`: also from random "
+    "weights with other seeds; `observed`: nothing was re-run, so no cause is claimed."
+)
+_SHOWN = 6  # suspects that are listed though nothing was run for them
+_SCORE = (
+    "Ranked before anything was run; the score (0 to 1) weighs when it came into force, what kind of change it is, "
+    "whether its words bear on what moved, and what was excluded before. What a re-run showed stands under outcome."
+)
 
 
 def write_report(store: Store, case: Case) -> str:
     """Compose the report from what the store holds on the case."""
     case_id = case.investigation.id
-    investigation = store.knowledge.investigation(case_id)
+    investigation, verdicts = store.knowledge.investigation(case_id), store.knowledge.verdicts(case_id)
     parts = [
         f"# {case.leading.statement}",
-        f"Run `{case.run_id}`, case `{case_id}`.",
-        *_verdicts(store.knowledge.verdicts(case_id), investigation.statement),
+        f"Run `{case.run_id}`, case `{case_id}`. What stands in `code` names evidence: `lathe why KIND:ID` opens it.",
+        *_verdicts(verdicts, investigation.statement),
         *_symptoms(case),
         *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
         *_suspects(store.knowledge.suspects(case_id)),
         *_diagnostics(case, store.knowledge.diagnostics(case_id)),
-        *_exclusions(store.negatives.list(investigation_id=case_id)),
+        *_cost(store, case_id),
+        *_exclusions(store.negatives.list(investigation_id=case_id), verdicts[0].statement if verdicts else ""),
         *_proposals(store, case_id),
     ]
     return "\n\n".join(parts) + "\n"
@@ -51,8 +64,10 @@ def _verdicts(verdicts: list[VerdictRecord], outcome: str) -> list[str]:
             f"{verdict.statement}\n\nWhat would overturn it: {verdict.would_overturn}.\n\n"
             f"Evidence: {_refs(verdict.evidence)}."
         )
-    if outcome and all(outcome != verdict.statement for verdict in verdicts):
-        lines.append(outcome)
+    lines += [_TERMS] if verdicts else []
+    told = verdicts[0].statement if verdicts else ""
+    if came := outcome.removeprefix(told).strip():
+        lines.append(f"What came of it: {came}")
     return lines if len(lines) > 1 else []
 
 
@@ -83,8 +98,7 @@ def _scene(case: Case) -> list[str]:
     before = f"`{scene.good[:10]}`" if scene.before else "nothing"
     text = (
         f"The onset lies in segment {scene.segment.number}, which began at step {scene.segment.start_step} with code "
-        f"`{scene.faulty[:10]}`; before it ran {before}. Re-runs start at step {scene.segment.start_step} and are "
-        f"compared over steps {case.window.lo}-{case.window.hi}."
+        f"`{scene.faulty[:10]}`; before it ran {before}."
     )
     return ["## What had changed", text]
 
@@ -92,16 +106,19 @@ def _scene(case: Case) -> list[str]:
 def _suspects(suspects: list[Suspect]) -> list[str]:
     if not suspects:
         return []
-    rows = ["| rank | suspect | kind | score | why | outcome |", "|---|---|---|---|---|---|"]
-    for suspect in suspects:
+    rows = ["| rank | suspect | kind | score | why | outcome | evidence |", "|---|---|---|---|---|---|---|"]
+    shown = [s for s in suspects if s.rank <= _SHOWN or " | " in s.reason or s.status]
+    for suspect in shown:
         title = suspect.title if suspect.status is not Verdict.REFUTED else f"~~{suspect.title}~~"
         why, _, outcome = suspect.reason.partition(" | ")
         status = f"{suspect.status}: {outcome}" if suspect.status else outcome or "not tested"
         rows.append(
             f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.score:.2f} | {_cell(why)} | "
-            f"{_cell(status)} |"
+            f"{_cell(status)} | {_refs(suspect.evidence[:2])} |"
         )
-    return ["## Suspects", "\n".join(rows)]
+    others = len(suspects) - len(shown)
+    rest = [f"{others} more changes rank below these and were not tested."] if others else []
+    return ["## Suspects", _SCORE, "\n".join(rows), *rest]
 
 
 def _diagnostics(case: Case, diagnostics: list[Diagnostic]) -> list[str]:
@@ -111,16 +128,40 @@ def _diagnostics(case: Case, diagnostics: list[Diagnostic]) -> list[str]:
     for d in diagnostics:
         measure = f"{d.measure:.2f}" if d.measure is not None else "-"
         rows.append(f"| `run:{d.run_id}` | {d.kind} | {_cell(d.label)} | {measure} | {_cell(d.reading or 'pending')} |")
-    note = f"Measured on {', '.join(f'`{name}`' for name in case.probe.series[:6])} ({case.probe.reading})."
+    measured = ", ".join(f"`{name}`" for name in case.probe.series[:6])
+    more = f" and {len(case.probe.series) - 6} more" if len(case.probe.series) > 6 else ""
+    note = (
+        f"Each starts from the run's checkpoint of step {case.scene.segment.start_step if case.scene else 0} and is "
+        f"compared over steps {case.window.lo}-{case.window.hi} on {measured}{more} ({case.probe.reading}): 0 is like "
+        f"the last good code, 1 like the recorded run; below {ABSENT_BELOW} the anomaly is gone, from {PRESENT_FROM} "
+        "on it is there."
+    )
     return ["## Re-runs", note, "\n".join(rows)]
 
 
-def _exclusions(negatives: list[NegativeResult]) -> list[str]:
+def _cost(store: Store, case_id: str) -> list[str]:
+    """What the search could spend and what it did; nothing for a case that was never begun."""
+    try:
+        budget = store.budgets.state(case_id)
+    except NotFound:
+        return []
+    return [
+        f"Budget: {budget.reruns_used} of {budget.reruns} re-runs and {budget.cpu_s_used:.0f} of "
+        f"{budget.cpu_s:.0f} CPU s."
+    ]
+
+
+def _short_reason(negative: NegativeResult, told: str) -> str:
+    """The reason, unless it is the verdict's own statement, which stands above."""
+    return "" if negative.reason == told else f"{negative.reason[:1].upper()}{negative.reason[1:].rstrip('.')}. "
+
+
+def _exclusions(negatives: list[NegativeResult], told: str) -> list[str]:
     if not negatives:
         return []
     rows = [
-        f"- {n.claim}: **no longer assumed** ({n.reason_class}). {n.reason}. "
-        f"Reopen if: {n.reopen_if}. {_refs(n.evidence)}"
+        f'- No longer assumed: "{n.claim}" ({n.reason_class.replace("_", " ")}; {_refs(n.evidence)}). '
+        f"{_short_reason(n, told)}Reopen if: {n.reopen_if.rstrip('.')}."
         for n in negatives
     ]
     return ["## What was ruled out, and what was learned", "\n".join(rows)]

@@ -141,7 +141,7 @@ def _kind_of_commit(hunks: Sequence[Hunk], fields: Sequence[ConfigChange]) -> Ca
     """Config or data when each hunk only sets fields whose declared value changed; else code."""
     if not fields or not hunks or not all(_sets_any(hunk, fields) for hunk in hunks):
         return CauseKind.CODE
-    return CauseKind.DATA if all(change.key.startswith("data.mixture") for change in fields) else CauseKind.CONFIG
+    return CauseKind.DATA if all(change.key.startswith("data.") for change in fields) else CauseKind.CONFIG
 
 
 def _launch_factor(run_id: str, segment: SegmentView, change: ConfigChange) -> Factor:

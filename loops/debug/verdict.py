@@ -16,6 +16,7 @@ from loops.debug.case import Case
 from loops.debug.executed import files_differ, inputs_differ, is_imported, ran_lines
 from loops.debug.experiments import commits_in_order, payload_of
 from loops.debug.facts import Decision, Facts, Identity, On
+from loops.debug.nature import in_words, nature_of
 from loops.debug.readout import ABSENT_BELOW, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
 from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
 
@@ -175,6 +176,9 @@ def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Pr
 
 def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> VerdictRecord:
     done = [d for d in runs.all if d.measure is not None]
+    nature = nature_of(case.anomalies)
+    looks, against = in_words(nature) if nature else ("", "")
+    overturn = "re-runs that separate the suspects that are left, or telemetry of what was not recorded"
     return VerdictRecord(
         investigation_id=case.investigation.id,
         verdict=Verdict.CANNOT_TELL,
@@ -183,8 +187,8 @@ def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> V
         num_reruns=len(runs.all),
         effect=proof.effect if proof else None,
         interval=proof.interval if proof else None,
-        statement=f"the cause cannot be told: {reason}",
-        would_overturn="re-runs that separate the suspects that are left, or telemetry of what was not recorded",
+        statement=f"the cause cannot be told: {reason}" + (f"; {looks} (observed, not proven)" if looks else ""),
+        would_overturn=f"{overturn}; {against}" if against else overturn,
         evidence=(*case.leading.evidence[:2], *runs.evidence),
     )
 

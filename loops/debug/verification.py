@@ -8,12 +8,14 @@ import numpy as np
 
 from context_store import Store
 from loops.debug.case import Case, references
-from loops.debug.measure import Window, magnitude, readings
+from loops.debug.measure import Probe, Window, magnitude, readings
 from loops.debug.readout import control_of
 from loops.debug.view import RunView, view_run, view_series
 
 _RECEDED = 0.5  # at most this much of the anomaly may be left
-_GUARD_RISE = 1.05
+# What must not get worse meanwhile -> how many times what it was before the fix it may be. What the anomaly itself is
+# measured on is no guard: a loss that was too good has to rise.
+_GUARDS = {"lm_loss": 1.05, "loss": 1.05, "grad_norm": 3.0}
 _MIN_STEPS = 8
 _GUARD_STEPS = 20
 
@@ -29,7 +31,7 @@ class Verification:
 
 def verify_fix(store: Store, case: Case, segment: int) -> Verification:
     """Read the probe over the second half of the fixed segment."""
-    names = tuple(dict.fromkeys((*case.probe.series, "lm_loss", "loss")))
+    names = tuple(dict.fromkeys((*case.probe.series, *_GUARDS)))
     view = view_run(store, case.run_id, names=names)
     fixed = next((s for s in view.segments if s.number == segment), None)
     if fixed is None or fixed.last_step - fixed.start_step < _MIN_STEPS:
@@ -38,14 +40,26 @@ def verify_fix(store: Store, case: Case, segment: int) -> Verification:
     measure = _measure(store, case, view, window)
     if measure is None:
         return Verification(held=None, measure=None, sentence="the fixed segment lacks the series of the anomaly")
-    guard = _guard(view, fixed.start_step, window)
-    held = measure < _RECEDED and guard <= _GUARD_RISE
-    loss = f"lm_loss is at {100 * guard:.0f} % of before"
-    if held:
-        text = f"the fix holds: {measure:.2f} of the anomaly is left over steps {window.lo}-{window.hi}, {loss}"
-    else:
-        text = f"the fix does not hold: {measure:.2f} of the anomaly is left over steps {window.lo}-{window.hi}, {loss}"
-    return Verification(held=held, measure=measure, sentence=text)
+    guards = _guards(case, view, fixed.start_step, window)
+    moved = [name for name, ratio in guards.items() if not ratio <= _GUARDS[name]]
+    held = measure < _RECEDED and not moved
+    levels = ", ".join(f"{name} is at {100 * ratio:.0f} % of before" for name, ratio in guards.items()) or "no guard"
+    text = "the fix holds" if held else "the fix does not hold"
+    sentence = f"{text}: {measure:.2f} of the anomaly is left over steps {window.lo}-{window.hi}, {levels}"
+    if moved:
+        sentence += f"; {' and '.join(moved)} got worse than allowed"
+    return Verification(held=held, measure=measure, sentence=sentence)
+
+
+def guards_of(probe: Probe) -> dict[str, float]:
+    """The guard metrics of an anomaly, and how many times its level before the fix each may come to.
+
+    Losses on other data cannot be compared, so they guard no fix of the data.
+    """
+    losses = {"lm_loss", "loss"}
+    is_about_data = any(name.startswith("mixture/") for name in probe.series)
+    own = losses if is_about_data or losses & set(probe.series) else set(probe.series)
+    return {name: limit for name, limit in _GUARDS.items() if name not in own}
 
 
 def _measure(store: Store, case: Case, view: RunView, window: Window) -> float | None:
@@ -62,10 +76,18 @@ def _measure(store: Store, case: Case, view: RunView, window: Window) -> float |
     return float(np.mean(magnitude(mean, anomalous, normal, noise)))
 
 
-def _guard(view: RunView, start: int, window: Window) -> float:
-    """Mean loss of the window over that of the steps before the fix; 1.0 when the run has no loss."""
-    name = "lm_loss" if "lm_loss" in view.values else "loss"
-    steps, values = view.series(name)
-    before = values[(steps <= start) & (steps > start - _GUARD_STEPS)]
-    after = values[(steps >= window.lo) & (steps <= window.hi)]
-    return float(after.mean() / before.mean()) if before.size and after.size else 1.0
+def _guards(case: Case, view: RunView, start: int, window: Window) -> dict[str, float]:
+    """Mean of the window over that of the steps before the fix, for each guard that the run logs; one loss is enough.
+
+    A value that is not finite makes its ratio NaN, which no limit allows.
+    """
+    found = {}
+    for name in guards_of(case.probe):
+        if name not in view.values or (name == "loss" and "lm_loss" in found):
+            continue
+        values, logged = view.values[name], view.present[name]
+        before = values[logged & np.isfinite(values) & (view.steps <= start) & (view.steps > start - _GUARD_STEPS)]
+        after = values[logged & (view.steps >= window.lo) & (view.steps <= window.hi)]
+        if before.size and after.size:
+            found[name] = float(np.mean(after) / np.mean(before))
+    return found

@@ -17,6 +17,8 @@ from contracts.events import Scalar
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
+_LOSSES = ("lm_loss", "loss")
+SCALES = ("loss_scale", "amp/scale", "grad_scale")  # of a mixed-precision training
 _LAYER = re.compile(r"layers\.(\d+)(?=\.|/|$)")
 
 
@@ -51,7 +53,7 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class ParentView:
-    """The losses of the run that a run was forked from at `step`, and (code version, seed, declared) it had then."""
+    """Losses and loss scale of the run that a run was forked from at `step`; (code version, seed, declared) as then."""
 
     step: int
     steps: Steps
@@ -62,6 +64,18 @@ class ParentView:
         """The finite points of one loss."""
         keep = np.isfinite(self.values[name])
         return self.steps[keep], self.values[name][keep]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redone:
+    """The steps of one series that `segment` did again after `earlier` had: both values, step by step."""
+
+    name: str
+    segment: int
+    earlier: int
+    steps: Steps
+    before: Floats
+    after: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +92,7 @@ class RunView:
     present: Mapping[str, NDArray[np.bool_]]
     segments: tuple[SegmentView, ...]
     parent: ParentView | None = None
+    redone: tuple[Redone, ...] = ()
 
     def series(self, name: str) -> tuple[Steps, Floats]:
         """The logged, finite points of one series; empty arrays when the run has no such series."""
@@ -162,14 +177,37 @@ def view_run(
         present={name: matrix.present[i] for i, name in enumerate(matrix.names)},
         segments=segments,
         parent=_parent(store, run_id) if names is None else None,
+        redone=_redone(store, run_id, segments) if names is None else (),
     )
+
+
+def _redone(store: Store, run_id: str, segments: Sequence[SegmentView]) -> tuple[Redone, ...]:
+    """The repeated steps of the losses, the resume that repeats them first."""
+    again = [s for s in segments if any(e.number < s.number and e.last_step > s.start_step for e in segments)]
+    names = [name for name in _LOSSES if name in store.series.names(run_id)] if again else []
+    found = []
+    for name in names:
+        data = store.series.read(run_id, name, view="full")
+        finite = np.isfinite(data.values)
+        for segment in again:
+            earlier = max(e.number for e in segments if e.number < segment.number and e.last_step > segment.start_step)
+            mine, theirs = (finite & (data.segments == number) for number in (segment.number, earlier))
+            steps, i, j = np.intersect1d(data.steps[mine], data.steps[theirs], return_indices=True)
+            if steps.size:
+                after, before = data.values[mine][i], data.values[theirs][j]
+                found.append(
+                    Redone(
+                        name=name, segment=segment.number, earlier=earlier, steps=steps, before=before, after=after
+                    )
+                )  # fmt: skip
+    return tuple(found)
 
 
 def _parent(store: Store, run_id: str) -> ParentView | None:
     run = store.runs.get(run_id)
     if run.parent_run_id is None or run.parent_step is None:
         return None
-    names = tuple(name for name in ("lm_loss", "loss") if name in store.series.names(run.parent_run_id))
+    names = tuple(name for name in (*_LOSSES, *SCALES) if name in store.series.names(run.parent_run_id))
     matrix = store.series.matrix(run.parent_run_id, names)
     made = [s for s in store.runs.segments(run.parent_run_id) if s.start_step <= run.parent_step]
     if not made:

@@ -32,7 +32,7 @@ def _lathe(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_list_faults_prints_one_name_a_line() -> None:
     done = _lathe("--list-faults")
     assert done.stdout.split("\n") == [
-        "over_balance", "layer_skip", "router_muon", "norm_decay", "loader_order", "interaction", "",
+        "over_balance", "layer_skip", "router_muon", "leftover_pages", "norm_decay", "loader_order", "interaction", "",
     ]  # fmt: skip
 
 

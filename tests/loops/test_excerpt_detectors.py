@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contracts.events import Scalar
-from loops.debug.detectors import eval_break, few_points, fork_departure, spike
+from loops.debug.detectors import eval_break, few_points, fork_departure, non_finite, spike
 from loops.debug.view import ParentView, RunView, make_view
 
 
@@ -95,6 +95,20 @@ def test_a_fork_that_does_worse_without_any_change() -> None:
     assert found.kind == "fork_departure"
     assert found.onset[0] == 310
     assert "29 of 29 common steps" in found.statement
+
+
+def test_a_fork_whose_loss_scaler_began_anew_says_so() -> None:
+    """The scaler's own search makes gradients infinite; that is no finding beside the one about the resume."""
+    view = _fork(5, 1.03)
+    assert view.parent is not None
+    parent = replace(view.parent, values={**view.parent.values, "loss_scale": np.full(30, 2.0**19)}, step=320)
+    scale = 2.0 ** np.maximum(32 - np.arange(30), 19)
+    gradients = np.where(scale > 2.0**19, np.inf, 1.0)
+    begun = {"loss": view.values["loss"], "loss_scale": scale, "grad_norm": gradients}
+    fork = replace(make_view("fork", view.steps, begun), parent=parent)
+    (found,) = fork_departure.detect(fork)
+    assert "(at step 300 loss_scale is 4.29e+09, it had come to 5.24e+05)" in found.statement
+    assert non_finite.detect(fork) == []
 
 
 def test_forks_that_were_changed_or_only_repeat_are_silent() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -13,11 +13,11 @@ from loops.debug.planner import next_step, refuted, unnecessary
 P, A, X = Seen.PRESENT, Seen.ABSENT, Seen.IMPOSSIBLE
 
 
-def decide(keys: str, world: Callable[[On], Seen]) -> tuple[Decision, Facts]:
+def decide(keys: Sequence[str], world: Callable[[On], Seen], inert: On = frozenset()) -> tuple[Decision, Facts]:
     """Run what the planner asks for until it decides. `keys`: changes, most suspicious first and oldest first."""
     seen: dict[Identity, Seen] = {}
     options = tuple(Option(key=key, title=key, cause_kind=CauseKind.CODE) for key in keys)
-    facts = Facts(ranked=options, chronological=tuple(keys), placebos=tuple(reversed(keys)), seen=seen.get)
+    facts = Facts(ranked=options, chronological=tuple(keys), placebos=tuple(reversed(keys)), seen=seen.get, inert=inert)
     for _ in range(20):
         step = next_step(facts)
         if isinstance(step, Decision):
@@ -81,3 +81,34 @@ def test_a_change_that_cannot_be_left_out_is_not_said_to_cure() -> None:
     assert decision.verdict is Verdict.CANNOT_TELL
     assert "leaving it out cures" not in decision.reason
     assert "cannot be run without it" in decision.reason
+
+
+def counted(world: Callable[[On], Seen]) -> tuple[Callable[[On], Seen], list[On]]:
+    """The world, and a list of what was run in it."""
+    ran: list[On] = []
+
+    def run(on: On) -> Seen:
+        ran.append(on)
+        return world(on)
+
+    return run, ran
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 64, 129])
+def test_many_suspects_are_bisected(culprit: int) -> None:
+    """Shows R801-3.4 at its size: of 130 changes the one at fault is found in few re-runs, wherever it ranks."""
+    keys = [f"c{number:03}" for number in range(130)]
+    world, ran = counted(lambda on: P if keys[culprit] in on else A)
+    decision, _ = decide(keys, world)
+    assert (decision.verdict, decision.cause) == (Verdict.PROVEN, (keys[culprit],))
+    assert len(ran) <= 20
+
+
+def test_no_re_run_is_spent_on_what_nothing_reads() -> None:
+    keys = [f"c{number:02}" for number in range(40)]
+    with_all, all_ran = counted(lambda on: P if keys[20] in on else A)
+    decide(keys, with_all)
+    without, ran = counted(lambda on: P if keys[20] in on else A)
+    decision, _ = decide(keys, without, inert=frozenset({*keys[:19], *keys[22:]}))
+    assert decision.cause == (keys[20],)
+    assert len(ran) < len(all_ran)

@@ -104,7 +104,7 @@ class SmallLoop:
         self._store.negatives.add(
             NegativeResult(
                 claim=text, intervention="a try", context={}, expected="help", observed="none", reason_class="tried",
-                reason=text, evidence=(EvidenceRef(kind="note", id="1"),), reopen_if="", investigation_id=case_id,
+                reason=text, evidence=(EvidenceRef(kind="run", id="r"),), reopen_if="", investigation_id=case_id,
                 actor="loop:small",
             )
         )  # fmt: skip

@@ -123,8 +123,16 @@ class World:
         self.store.code.ingest("project", self.project)
         return heads
 
-    def train(self, run_id: str, heads: Sequence[str], *, seed: int = 1, dp_sizes: tuple[int, ...] = (4, 4, 4)) -> None:
-        """A run of one segment per head, resumed at CUTS, shipped into the store."""
+    def train(
+        self,
+        run_id: str,
+        heads: Sequence[str],
+        *,
+        seed: int = 1,
+        dp_sizes: tuple[int, ...] = (4, 4, 4),
+        last: int = CUTS[-1],
+    ) -> None:
+        """A run of one segment per head, resumed at CUTS, up to step `last`, shipped into the store."""
         folder = self.folder / run_id
         new = NewRun(id=run_id, project_id="project", name=run_id, role=RunRole.TRAINING, folder=str(folder))
         self.store.runs.create(new)
@@ -135,7 +143,7 @@ class World:
                 number,
                 head,
                 seed,
-                Stretch(start=start, end=end, code=self.code(head)),
+                Stretch(start=start, end=min(end, last), code=self.code(head)),
                 dp_sizes[number],
             )
         self.store.ingest.ship(run_id, folder)

@@ -9,12 +9,13 @@ import numpy as np
 
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
-from loops.debug.view import ParentView, RunView
+from loops.debug.view import SCALES, ParentView, RunView
 from loops.statistics.location import difference_sigma, median
 from loops.statistics.paired import sign_test_p
 
 _LOSSES = ("lm_loss", "loss")
 _MIN_PAIRS, _SAME_SIGN, _P = 10, 0.95, 1e-3
+_SCALE_RATIO = 8.0  # a scaler grows by factors of two
 _MIN_GAP = 0.01  # in logarithms; the noise of a mere repetition stays below it
 
 
@@ -41,6 +42,17 @@ def _differs(view: RunView, parent: ParentView) -> bool:
     return (first.code_version, first.seed, dict(first.declared)) != parent.setting
 
 
+def _scaler(view: RunView) -> str:
+    """What shows that the loss scaler began anew, else nothing."""
+    for name in SCALES:
+        if view.parent is not None and name in view.values and name in view.parent.values:
+            (steps, here), (there_steps, there) = view.series(name), view.parent.series(name)
+            before = there[there_steps <= view.parent.step]
+            if here.size and before.size and before[-1] > 0 and here[0] >= _SCALE_RATIO * before[-1]:
+                return f" (at step {int(steps[0])} {name} is {here[0]:.3g}, it had come to {before[-1]:.3g})"
+    return ""
+
+
 def _judge(view: RunView, name: str, steps: np.ndarray, here: np.ndarray, there: np.ndarray) -> list[Finding]:
     gaps = here - there
     higher = int(np.sum(gaps > 0.0))
@@ -59,7 +71,7 @@ def _judge(view: RunView, name: str, steps: np.ndarray, here: np.ndarray, there:
             layers=(),
             onset=onset,
             severity=min(1.0, 0.3 + 5.0 * median(gaps)),
-            statement=text + ", though nothing was changed: what was restored is incomplete",
+            statement=text + f", though nothing was changed: what was restored is incomplete{_scaler(view)}",
             evidence=(series_ref(view.run_id, name, onset[0], last),),
             probe=Probe(
                 series=(name,),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contracts.names import SeriesName
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
-from loops.debug.view import RunView
+from loops.debug.view import SCALES, RunView
 
 _LOSSES = frozenset({"loss", "lm_loss"})
 _STATE = frozenset({"weight_norm"})  # once a weight is not finite, training is over
@@ -60,6 +61,16 @@ def _end_of_evaluation(view: RunView, name: str, bad: np.ndarray) -> int | None:
     return int(view.steps[logged[last_good + 1]])
 
 
+def _is_searching(view: RunView) -> NDArray[np.bool_]:
+    """At which steps a loss scaler was on its way down: such a step is skipped, whatever its gradient is."""
+    found = np.zeros(view.steps.size, dtype=np.bool_)
+    for name in SCALES:
+        if name in view.values:
+            points = np.flatnonzero(view.present[name] & np.isfinite(view.values[name]))
+            found[points[:-1]] |= np.diff(view.values[name][points]) < 0.0
+    return found
+
+
 def _first_bad_step(view: RunView, name: str) -> int | None:
     bad = view.present[name] & ~np.isfinite(view.values[name])
     if not bad.any():
@@ -70,7 +81,7 @@ def _first_bad_step(view: RunView, name: str) -> int | None:
     if statistic in _LOSSES or statistic in _STATE:
         return int(view.steps[np.argmax(bad)])
     logged = np.flatnonzero(view.present[name])
-    late = logged[view.steps[logged] > _SETTLED]
+    late = logged[(view.steps[logged] > _SETTLED) & ~_is_searching(view)[logged]]
     flags = bad[late].astype(int)
     if flags.size < _LASTING:
         return None

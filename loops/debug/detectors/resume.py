@@ -10,14 +10,13 @@ import numpy as np
 from loops.debug.contrast import HISTORY, MIN_BEFORE
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
-from loops.debug.view import RunView, SegmentView
+from loops.debug.view import SCALES, RunView, SegmentView
 from loops.statistics.location import difference_sigma, median
 
 _EARLY = 6  # points after the resume in which the jump shows
 _MIN_JUMP, _SIGMAS, _NULLS = 0.02, 5.0, 2.0  # in logarithms; in sd of the mean of _EARLY points; over earlier jumps
 _STRIDE = 3
 _LOSSES = ("lm_loss", "loss")
-_SCALES = ("loss_scale", "amp/scale", "grad_scale")
 _MIN_SCALE_RATIO = 8.0  # a scaler grows by factors of two; only one that starts anew jumps further
 _RATES = ("learning_rate", "lr")
 _RATE_RATIO = 1.2
@@ -80,7 +79,7 @@ def _level(logs: np.ndarray, at: int) -> float:
 
 
 def _scale_jump(view: RunView, segment: SegmentView) -> _Jump | None:
-    name = next((name for name in _SCALES if name in view.values), None)
+    name = next((name for name in SCALES if name in view.values), None)
     return None if name is None else _ratio_jump(view, segment, name, _MIN_SCALE_RATIO)
 
 

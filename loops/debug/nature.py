@@ -1,0 +1,68 @@
+"""What a finding looks like by itself, before or without any re-run: infrastructure, measurement, benign, a resume.
+
+Observed, never proven: the words go into a verdict that cannot tell the cause, and are said to be no more than a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from context_store.records import Anomaly
+
+
+class Nature(StrEnum):
+    """Classes of findings whose look says where to search; a change of code may still be behind each."""
+
+    INFRASTRUCTURE = "infrastructure"
+    MEASUREMENT = "measurement"
+    BENIGN = "benign"
+    RESUME = "resume"
+
+
+_BY_KIND = {
+    "throughput": Nature.INFRASTRUCTURE,
+    "no_data": Nature.INFRASTRUCTURE,
+    "eval_break": Nature.MEASUREMENT,
+    "masked_non_finite": Nature.MEASUREMENT,
+    "vanished": Nature.MEASUREMENT,
+    "spike": Nature.BENIGN,
+    "resume": Nature.RESUME,
+    "fork_departure": Nature.RESUME,
+}
+_TIMED = ("step_time", "tokens_per_second", "iteration_time", "tflops")
+_WORDS = {
+    Nature.INFRASTRUCTURE: (
+        "it looks like infrastructure: speed or presence moved and nothing that is learned",
+        "a re-run on another machine that is as slow, or a change that makes this one fast again",
+    ),
+    Nature.MEASUREMENT: (
+        "it looks like a measurement artefact: what is logged changed, while what is learned goes on",
+        "the same weights measured by the code of before and giving the new value",
+    ),
+    Nature.BENIGN: (
+        "it looks benign for what was learned: the loss came back by itself",
+        "a loss that stays higher than before it, or more of these in shorter distances",
+    ),
+    Nature.RESUME: (
+        "it looks like a start from a checkpoint that did not restore everything",
+        "the same checkpoint restored whole, and the same course all the same",
+    ),
+}
+
+
+def nature_of(anomalies: Sequence[Anomaly]) -> Nature | None:
+    """The one nature that all findings of a case share; None when any of them says something about the training."""
+    found = {_of(anomaly) for anomaly in anomalies}
+    return found.pop() if len(found) == 1 else None
+
+
+def in_words(nature: Nature) -> tuple[str, str]:
+    """(what it looks like, what would overturn that)."""
+    return _WORDS[nature]
+
+
+def _of(anomaly: Anomaly) -> Nature | None:
+    if anomaly.kind == "rank_departure" and all(name.startswith(_TIMED) for name in anomaly.series):
+        return Nature.INFRASTRUCTURE
+    return _BY_KIND.get(anomaly.kind)

@@ -1,0 +1,101 @@
+"""What a case says in the end and before it begins: outcome of each suspect, natures, guards, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from world import ATTENTION, DEVICES, NOW, README, REPORT, SCALE, World
+
+from context_store.records import Anomaly
+from contracts.enums import Verdict
+from contracts.evidence import EvidenceRef
+from loops.debug import detect, open_case
+from loops.debug.measure import Probe, Reading
+from loops.debug.nature import Nature, in_words, nature_of
+from loops.debug.verification import guards_of
+from loops.runner import Runner
+
+
+def diagnose(world: World, runner: Runner) -> str:
+    case_id = open_case(world.store, "run", detect(world.store, "run"), NOW)
+    assert case_id is not None
+    runner.start("debug", case_id)
+    return case_id
+
+
+def test_every_suspect_that_was_left_out_says_what_came_of_it(world: World, new_runner: Callable[..., Runner]) -> None:
+    """Undoing the other number of ranks cured as well: it is necessary, and not called untested."""
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION, DEVICES]), dp_sizes=(4, 4, 2))
+    case_id = diagnose(world, new_runner())
+    suspects = {s.title: s for s in world.store.knowledge.suspects(case_id)}
+    (ranks,) = [s for title, s in suspects.items() if "dp_size" in title]
+    assert "necessary: without it the anomaly is gone (measure 0.00" in ranks.reason
+    report = world.store.knowledge.report(case_id)
+    rows = [
+        line for line in report.splitlines() if line.startswith("|") and "dp_size 4 -> 2 when resumed | resume" in line
+    ]
+    assert len(rows) == 1
+    assert "not tested" not in rows[0]
+
+
+def test_budget_and_stop_rule_are_told_before_anything_runs(world: World, new_runner: Callable[..., Runner]) -> None:
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner())
+    subject = str(EvidenceRef(kind="investigation", id=case_id))
+    entries = sorted(world.store.ledger.list(subject=subject, limit=100), key=lambda entry: entry.id)
+    assert entries[0].action == "limits"
+    assert "at the latest after 24 rounds, 40 re-runs, 1800 CPU s" in str(entries[0].detail["text"])
+    assert "re-runs and" in world.store.knowledge.report(case_id)
+
+
+def test_the_report_tells_what_came_of_it_once(world: World, new_runner: Callable[..., Runner]) -> None:
+    """Shows R801-10.1: the causal sentence stands beside the re-runs that show it, and nowhere without them."""
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner())
+    verdict = world.store.knowledge.verdicts(case_id)[0]
+    report = world.store.knowledge.report(case_id)
+    assert verdict.verdict is Verdict.PROVEN
+    assert report.count(verdict.statement) == 1
+    for diagnostic in world.store.knowledge.diagnostics(case_id):
+        assert f"`run:{diagnostic.run_id}`" in report
+
+
+def _anomaly(kind: str, *series: str) -> Anomaly:
+    return Anomaly(
+        run_id="run", kind=kind, series=series, onset=(1, 2), severity=0.5, statement="", evidence=(), probe={}
+    )
+
+
+@pytest.mark.parametrize(
+    ("anomalies", "expected"),
+    [
+        ([_anomaly("throughput", "tflops")], Nature.INFRASTRUCTURE),
+        ([_anomaly("rank_departure", "step_time_s@rank=3")], Nature.INFRASTRUCTURE),
+        ([_anomaly("rank_departure", "loss@rank=3")], None),
+        ([_anomaly("eval_break", "eval_loss")], Nature.MEASUREMENT),
+        ([_anomaly("spike", "loss")], Nature.BENIGN),
+        ([_anomaly("fork_departure", "loss"), _anomaly("resume", "lr")], Nature.RESUME),
+        ([_anomaly("spike", "loss"), _anomaly("throughput", "tflops")], None),
+        ([_anomaly("divergence", "loss")], None),
+    ],
+)
+def test_what_a_finding_looks_like_by_itself(anomalies: list[Anomaly], expected: Nature | None) -> None:
+    assert nature_of(anomalies) is expected
+    if expected is not None:
+        looks, overturn = in_words(expected)
+        assert looks.startswith("it looks")
+        assert overturn
+
+
+def test_what_the_anomaly_is_measured_on_is_no_guard() -> None:
+    """A loss that was too good has to rise; then the gradients are watched."""
+
+    def probe(*series: str) -> Probe:
+        ones = (1.0,) * len(series)
+        return Probe(series=series, reading=Reading.LEVEL, normal=ones, anomalous=ones, noise=ones, since=1, until=2)
+
+    assert list(guards_of(probe("max_vio"))) == ["lm_loss", "loss", "grad_norm"]
+    assert list(guards_of(probe("mixture/source.pages"))) == ["grad_norm"]
+    assert list(guards_of(probe("lm_loss"))) == ["grad_norm"]
+    assert list(guards_of(probe("grad_norm"))) == ["lm_loss", "loss"]

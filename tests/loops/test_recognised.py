@@ -1,0 +1,67 @@
+"""What an earlier case has proven opens the next one early; what only looks alike does not. Shows R801-2.11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from synthetic import CUTS
+from world import ATTENTION, NOW, README, REPORT, SCALE, World
+
+from benchmarks.recurrence import cut, first_steps
+from contracts.enums import Verdict
+from loops.debug import detect, open_case
+from loops.debug.recognised import recognise
+from loops.debug.view import view_run
+from loops.runner import Runner
+
+
+@pytest.fixture
+def heads(world: World, new_runner: Callable[..., Runner]) -> list[str]:
+    """Heads of a project whose last commit was proven to do harm in run `first`."""
+    heads = world.lay_out([REPORT], [README, ATTENTION], [SCALE])
+    world.train("first", [heads[0], heads[1], heads[3]])
+    case_id = open_case(world.store, "first", detect(world.store, "first"), NOW)
+    assert case_id is not None
+    new_runner().start("debug", case_id)
+    assert world.store.knowledge.verdicts(case_id)[0].verdict is Verdict.PROVEN
+    return heads
+
+
+def test_the_second_time_is_raised_earlier_and_names_the_first(world: World, heads: list[str]) -> None:
+    world.train("second", [heads[0], heads[1], heads[3]], seed=2)
+    view = view_run(world.store, "second")
+    steps = first_steps(world.store, view, CUTS[1])
+    assert steps["memory"] is not None
+    assert steps["detectors"] is not None
+    assert steps["memory"] <= steps["detectors"]
+    (found,) = recognise(world.store, cut(view, steps["memory"]))
+    assert found.statement.startswith("seen for time 2, see case case-")
+    assert SCALE.subject in found.statement
+    assert found.evidence[0].kind == "investigation"
+
+
+def test_an_early_case_is_decided_by_its_own_re_runs(
+    world: World, heads: list[str], new_runner: Callable[..., Runner]
+) -> None:
+    """Memory opens the case; what caused it here is proven here."""
+    world.train("second", [heads[0], heads[1], heads[3]], seed=2, last=CUTS[1] + 12)
+    case_id = open_case(world.store, "second", detect(world.store, "second"), NOW)
+    assert case_id is not None
+    new_runner().start("debug", case_id)
+    verdict = world.store.knowledge.verdicts(case_id)[0]
+    assert verdict.verdict is Verdict.PROVEN, verdict.statement
+    assert verdict.suspect_keys == (f"commit:{world.commits[SCALE.subject]}",)
+
+
+def test_a_look_alike_without_the_cause_and_a_healthy_run_are_left_to_the_detectors(
+    world: World, heads: list[str]
+) -> None:
+    world.train("healthy", heads[:3], seed=3)
+    world.environment_fault = True
+    world.train("alike", heads[:3], seed=4)
+    for run_id in ("healthy", "alike"):
+        view = view_run(world.store, run_id)
+        assert all(recognise(world.store, cut(view, last)) == [] for last in range(CUTS[1], CUTS[2] + 1, 5))
+    assert detect(world.store, "healthy") == []
+    assert detect(world.store, "alike")[0].kind == "over_balance"
