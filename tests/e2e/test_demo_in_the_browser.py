@@ -86,6 +86,7 @@ def waiting(home: Path, tmp_path: Path) -> Iterator[Waiting]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a whole demo, then its pages
 def test_a_morning_with_lathe(home: Path, tmp_path: Path, browser: Any, waiting: Waiting) -> None:
     """Shows R801-2.13: nothing is applied until a person decides; what they approve is what the loop found, once."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
