@@ -40,6 +40,7 @@ from ui.records import (
     RunDetail,
     Series,
     TimelineEvent,
+    WholeNegative,
 )
 from ui.transport import ApiError, Transport, read
 
@@ -166,6 +167,9 @@ class Client(Transport):
 
     def negatives(self, query: str = "") -> tuple[Negative, ...]:
         return self.get("/negatives", tuple[Negative, ...], {"q": query or None}, key="negatives")
+
+    def negative(self, negative_id: str) -> WholeNegative:
+        return self.get(f"/negatives/{_part(negative_id)}", WholeNegative)
 
     def search(self, query: str, *, kinds: Sequence[str], project: str | None) -> tuple[Hit, ...]:
         """By words and by meaning, the best first, of everything that is text."""

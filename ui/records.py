@@ -226,6 +226,25 @@ class Negative(Record):
     actor: str
 
 
+class Duplicate(Record):
+    negative: Negative
+    why: str
+
+
+class Contradiction(Record):
+    reference: str
+    statement: str
+    differs: tuple[str, ...]
+
+
+class WholeNegative(Record):
+    """With what is like it and what says otherwise."""
+
+    negative: Negative
+    duplicates: tuple[Duplicate, ...]
+    contradictions: tuple[Contradiction, ...]
+
+
 class Activity(Record):
     id: int
     at: datetime

@@ -229,6 +229,14 @@ def test_negative_results_are_added_by_researchers_and_found(client: TestClient,
     assert added.json()["negative"]["actor"] == "a researcher"
     found = client.get("/api/v1/negatives?q=note", headers=researcher).json()["negatives"]
     assert [each["claim"] for each in found] == [NEGATIVE["claim"]]
+    louder = {**NEGATIVE, "claim": str(NEGATIVE["claim"]).upper()}
+    client.post("/api/v1/negatives", json=louder, headers=researcher)
+    whole = client.get(f"/api/v1/negatives/{added.json()['negative']['id']}", headers=researcher).json()
+    assert [(each["negative"]["claim"], each["why"]) for each in whole["duplicates"]] == [
+        (louder["claim"], "the same words and numbers")
+    ]
+    assert (whole["negative"]["claim"], whole["contradictions"]) == (NEGATIVE["claim"], [])
+    assert client.get("/api/v1/negatives/999", headers=researcher).status_code == 404
     unsupported = client.post("/api/v1/negatives", json={**NEGATIVE, "evidence": []}, headers=researcher)
     assert unsupported.status_code == 422
     unreadable = client.post("/api/v1/negatives", json={**NEGATIVE, "evidence": ["trust me"]}, headers=researcher)

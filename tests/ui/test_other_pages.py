@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,6 +105,11 @@ def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, c
     page.get_by_text("It will be found before anybody tries this again").wait_for()
     (found, _), *_ = lathe.store.negatives.search("weight tying", limit=1)
     assert (found.actor, found.observed) == ("ada", "loss 3.2 instead of 0.97")
+    again = replace(found, id=0, claim="Weight tying helps SMALL models", actor="bob")
+    other = lathe.store.negatives.add(again)
+    page.goto(f"{lathe.url}/open?token={lathe.reviewer}&ref=negative:{found.id}")
+    page.get_by_role("heading", name="Like it").wait_for()
+    page.locator(f'a[href*="negative:{other.id}"]', has_text="SMALL models").wait_for()
 
 
 def test_a_viewer_may_search_but_not_add(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:

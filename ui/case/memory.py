@@ -9,7 +9,7 @@ import streamlit as st
 from ui import links
 from ui.components import chips, markup
 from ui.components.markup import escape, words
-from ui.records import Case, Negative
+from ui.records import Case, Negative, WholeNegative
 
 
 def show(case: Case) -> None:
@@ -36,6 +36,22 @@ def card(negative: Negative) -> str:
         f"<dt>Seen</dt><dd>{escape(negative.observed)}</dd><dt>Look again if</dt><dd>{escape(negative.reopen_if)}</dd>"
         f"{_context(negative)}</dl>{chips.evidence(negative.evidence)}{_record(negative)}</div>"
     )
+
+
+def neighbours(whole: WholeNegative) -> str:
+    """What says otherwise, with what is different there, and what is like it."""
+    against = "".join(
+        f'<li><a href="{escape(links.anything(each.reference))}" target="_self">{escape(each.statement)}</a>'
+        f"<div class='lt-muted'>{escape('; '.join(each.differs)) or 'no difference is recorded'}</div></li>"
+        for each in whole.contradictions
+    )
+    alike = "".join(
+        f'<li><a href="{escape(links.anything(f"negative:{each.negative.id}"))}" target="_self">'
+        f"{escape(each.negative.claim)}</a><div class='lt-muted'>{escape(each.why)}</div></li>"
+        for each in whole.duplicates
+    )
+    said = f"<h3>Says otherwise; both stay</h3><ul>{against}</ul>" if against else ""
+    return said + (f"<h3>Like it</h3><ul>{alike}</ul>" if alike else "")
 
 
 def _context(negative: Negative) -> str:

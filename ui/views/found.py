@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import streamlit as st
 
 from ui import links, session
+from ui.case import memory
 from ui.catalog import Why, WhyNode
 from ui.components import chips, diff_view
 from ui.components.markup import escape
@@ -58,6 +59,9 @@ def _show(why: Why, part: str) -> None:
     )
     if asked.kind == "commit":
         _show_commit(asked.id)
+    if asked.kind == "negative" and asked.title is not None:
+        whole = session.client().negative(asked.id)
+        st.html(memory.card(whole.negative) + memory.neighbours(whole))
     if not why.links:
         show_empty("It rests on nothing else", "It is a record itself: points, lines or fields as they came.")
         return

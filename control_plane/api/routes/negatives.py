@@ -5,10 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from context_store.records import NegativeResult
+from context_store.records import Contradiction, Duplicate, NegativeResult
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from control_plane.api.access import ResearcherDep, StoreDep
@@ -50,6 +50,13 @@ class OneNegative(Body):
     negative: NegativeResult
 
 
+class WholeNegative(OneNegative):
+    """With what is like it and what says otherwise; nothing is merged."""
+
+    duplicates: list[Duplicate]
+    contradictions: list[Contradiction]
+
+
 @router.get("", response_model=NegativePage)
 def search(
     store: StoreDep,
@@ -65,6 +72,19 @@ def search(
     found = store.negatives.search(q, project_id=project_id, limit=limit)
     negatives, scores = [negative for negative, _ in found], [score for _, score in found]
     return Answer({"negatives": negatives, "scores": scores, "next": None})
+
+
+@router.get("/{negative_id}", response_model=WholeNegative)
+def show(store: StoreDep, negative_id: Annotated[int, Path(ge=1, lt=2**31)]) -> Answer:
+    """One with its neighbours."""
+    negative = store.negatives.get(negative_id)
+    return Answer(
+        {
+            "negative": negative,
+            "duplicates": store.likeness.duplicates(negative),
+            "contradictions": store.likeness.contradictions(negative),
+        }
+    )
 
 
 @router.post("", status_code=HTTPStatus.CREATED, response_model=OneNegative)
