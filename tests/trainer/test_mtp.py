@@ -163,7 +163,10 @@ def test_teacher_is_the_main_head_ahead_and_gets_no_gradient() -> None:
 
 
 def test_growing_copies_the_deepest_module() -> None:
-    """Shows RM2-2.8: depths 2 and 3 start as the module of depth 1; a checkpoint without any starts it anew."""
+    """RM2-2.8, with another source: depths 2 and 3 are copies of the trained module of depth 1, not of the main model.
+
+    A checkpoint without any module starts it from its initial weights.
+    """
     config = small_config(mtp__num_modules=3)
     shapes = parameter_shapes(config.model, config.moe, config.mtp)
     stored = initial_weights(small_config(mtp__num_modules=1))

@@ -15,7 +15,7 @@ import torch
 from small_training import PROJECT, SMALL, Trace, Trainings, read_log, small_config
 
 from contracts.errors import ConfigError
-from contracts.events import CheckpointSaved, Scalar
+from contracts.events import CheckpointSaved, DataRead, Scalar
 from trainer.checkpoint import load_checkpoint
 from trainer.config import ParallelConfig
 from trainer.ranks.mesh import Mesh
@@ -78,9 +78,10 @@ def real(layout: Overrides) -> dict[str, Scalar]:
 
 
 def assert_equal(found: tuple[Trace, TrainingState], expected: tuple[Trace, TrainingState]) -> None:
-    """Every series of every step, every weight and every moment, up to rounding."""
+    """The samples of each step, and every series of every step, every weight and every moment, up to rounding."""
     (trace, state), (trace_1, state_1) = found, expected
     assert trace.metrics.keys() == trace_1.metrics.keys()
+    assert trace.of(DataRead) == trace_1.of(DataRead)
     for step, values in trace_1.metrics.items():
         wanted = {name: value for name, value in values.items() if not name.startswith("step_time")}
         got = {name: value for name, value in trace.metrics[step].items() if not name.startswith("step_time")}
