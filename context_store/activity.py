@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from context_store.database import Database
 from context_store.models import ActivityRow
 from context_store.records import Activity
+from context_store.redaction import redact_code, redact_json
 
 # Ids are given out before commit; one publisher at a time keeps `after` from skipping a late commit.
 _PUBLISH_LOCK = 0x1A7F
@@ -27,14 +28,14 @@ class ActivityFeed:
         run_id: str | None = None,
         detail: Mapping[str, Any] | None = None,
     ) -> Activity:
-        """`kind`: progress, finding or approval."""
+        """`kind`: progress, finding or approval. `text` names people, by e-mail address too: only keys go out of it."""
         values: dict[str, Any] = {
             "at": self._database.clock(),
             "kind": kind,
-            "text": text,
+            "text": redact_code(text),
             "investigation_id": investigation_id,
             "run_id": run_id,
-            "detail": dict(detail or {}),
+            "detail": redact_json(detail or {}),
         }
         with self._database.begin() as connection:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_PUBLISH_LOCK)))

@@ -62,11 +62,11 @@ class DataCatalog:
                     f"pipeline '{pipeline.id}' has the stages {', '.join(known)} already, in this order",
                     remedy="add new stages behind them, or give the changed pipeline another id",
                 )
-            head = {"title": pipeline.title, "owner": pipeline.owner}
+            head = {"title": redact(pipeline.title), "owner": pipeline.owner}
             put = insert(PipelineRow).values(id=pipeline.id, at=self._database.clock(), **head)
             connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=head))
             rows = [
-                {"pipeline_id": pipeline.id, "key": each.key, "ordinal": n, "level": each.level, "title": each.title}
+                {"pipeline_id": pipeline.id, "ordinal": n, **vars(each), "title": redact(each.title)}
                 for n, each in enumerate(pipeline.stages)
             ]
             if rows:
@@ -281,7 +281,7 @@ def _text_rows(documents: Sequence[NewDocument]) -> tuple[builtins.list[dict[str
             key = None if clean is None else hashlib.sha256(clean.encode("utf-8", "backslashreplace")).hexdigest()
             if key is not None and clean is not None:
                 texts[key] = clean.encode("utf-8", "backslashreplace").decode()
-            reason = each.reasons.get(ordinal, "")
+            reason = redact(each.reasons.get(ordinal, ""))
             steps.append({"document_id": each.id, "ordinal": ordinal, "text_sha256": key, "reason": reason})
     return [{"sha256": key, "text": text} for key, text in sorted(texts.items())], steps
 

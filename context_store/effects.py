@@ -21,6 +21,7 @@ from context_store.models import EffectRow
 from context_store.permits import allow, settled
 from context_store.policies import CLAIMED_WHILE_HALTED, load_policy
 from context_store.records import Effect, EffectRequest
+from context_store.redaction import redact
 from contracts.enums import EffectKind, EffectState, PolicyKind, ProposalState
 from contracts.errors import NotFound, NotPermitted, UserInputError
 
@@ -185,7 +186,8 @@ def _finish(
     statement = sa.update(EffectRow).where(EffectRow.key == key, going_on)
     if worker is not None:
         statement = statement.where(EffectRow.worker == worker)
-    values = {"state": state, "message": message, "remedy": remedy, "finished_at": now, "lease_until": None}
+    over = {"state": state, "finished_at": now, "lease_until": None}
+    values = {**over, "message": redact(message), "remedy": redact(remedy)}
     statement = statement.values(**values, result={**spent, **(result or {})}).returning(EffectRow.key)
     if connection.execute(statement).scalar() is None:
         return False

@@ -40,7 +40,7 @@ class RankPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What was in force at a step. `ranks` by number: as logged, or all on the one host that is known."""
+    """What was in force at a step. `ranks` by number: as logged; a lone `host` is that of rank 0, which says it."""
 
     segment: int
     facts: Mapping[str, Scalar]
@@ -55,7 +55,6 @@ class _Segment:
     run_id: str
     number: int
     environment: Mapping[str, Scalar]
-    dp_size: int
 
 
 class EnvironmentFacts:
@@ -99,12 +98,12 @@ class EnvironmentFacts:
 
 def _segment(connection: sa.Connection, run_id: str, step: int | None) -> _Segment:
     """The newest one that counts at this step."""
-    columns = (SegmentRow.run_id, SegmentRow.number, SegmentRow.environment, SegmentRow.dp_size, SegmentRow.start_step)
+    columns = (SegmentRow.run_id, SegmentRow.number, SegmentRow.environment, SegmentRow.start_step)
     query = sa.select(*columns).where(SegmentRow.run_id == run_id)
     lineage = load_lineage(connection, run_id)
     for row in connection.execute(query.order_by(SegmentRow.number.desc())):
         if step is None or (row.start_step <= step and lineage.counts(row.number, step)):
-            return _Segment(run_id=run_id, number=row.number, environment=row.environment, dp_size=row.dp_size)
+            return _Segment(run_id=run_id, number=row.number, environment=row.environment)
     raise NotFound(f"run '{run_id}' has not begun at that step", remedy="`lathe timeline RUN` shows its segments")
 
 
@@ -125,7 +124,7 @@ def _facts(connection: sa.Connection, segment: _Segment, step: int | None) -> di
 def _environment(segment: _Segment, facts: Mapping[str, Scalar]) -> Environment:
     packages = {key.removeprefix(_PACKAGE): str(value) for key, value in facts.items() if key.startswith(_PACKAGE)}
     packages |= {key: str(facts[key]) for key in _PLAIN_PACKAGES if key in facts}
-    ranks = _ranks(facts, segment.dp_size)
+    ranks = _ranks(facts)
     host = str(facts.get("host", ""))
     hosts = sorted({place.host for place in ranks} | ({host} if host else set()))
     return Environment(
@@ -138,13 +137,13 @@ def _environment(segment: _Segment, facts: Mapping[str, Scalar]) -> Environment:
     )
 
 
-def _ranks(facts: Mapping[str, Scalar], dp_size: int) -> tuple[RankPlace, ...]:
+def _ranks(facts: Mapping[str, Scalar]) -> tuple[RankPlace, ...]:
     found: dict[int, dict[str, str]] = {}
     for key, value in facts.items():
         if match := _RANK.match(key):
             found.setdefault(int(match[1]), {})[match[2]] = str(value)
     if not found and facts.get("host"):
-        found = {rank: {"host": str(facts["host"])} for rank in range(dp_size)}
+        found = {0: {"host": str(facts["host"])}}
     return tuple(
         RankPlace(rank=rank, host=place.get("host", ""), device=place.get("device", ""))
         for rank, place in sorted(found.items())

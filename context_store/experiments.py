@@ -20,6 +20,7 @@ from context_store.models import ExperimentRow, ExperimentStepRow
 from context_store.permits import Deed, use_approvals
 from context_store.policies import load_policy
 from context_store.records import Amount, Experiment, ExperimentStep, Json
+from context_store.redaction import redact
 from contracts.enums import EffectKind, PolicyKind, Stage
 from contracts.errors import NotFound, NotPermitted, UserInputError
 
@@ -50,8 +51,8 @@ class Experiments:
         """Idempotent by id; it stands at PLAN. `amount`: what its inner edges may spend."""
         budget_id = f"experiment:{experiment_id}"
         Budgets(self._database).open(budget_id, amount)
-        values = {"id": experiment_id, "title": title, "budget_id": budget_id, "opened_by": actor, "opened_at": at}
-        start = {"stage": Stage.PLAN, "iteration": 1, "sequence": 0}
+        values = {"id": experiment_id, "title": redact(title), "budget_id": budget_id, "opened_by": actor}
+        start = {"stage": Stage.PLAN, "iteration": 1, "sequence": 0, "opened_at": at}
         with self._database.begin() as connection:
             connection.execute(insert(ExperimentRow).values(**values, **start).on_conflict_do_nothing())
             return _load(connection, experiment_id)
@@ -119,8 +120,8 @@ class Experiments:
         connection.execute(sa.update(ExperimentRow).where(ExperimentRow.id == experiment.id).values(**values))
         step = ExperimentStep(
             experiment_id=experiment.id, sequence=experiment.sequence, before=experiment.stage, after=after,
-            iteration=iteration, proposal_id=proposal_id, reservation_key=reservation_key, note=note, actor=actor,
-            at=at,
+            iteration=iteration, proposal_id=proposal_id, reservation_key=reservation_key, note=redact(note),
+            actor=actor, at=at,
         )  # fmt: skip
         connection.execute(sa.insert(ExperimentStepRow).values(**vars(step)))
         detail = {"edge": _name(experiment.stage, after), "iteration": iteration, "note": note}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +12,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
 from context_store.canonical import content_hash
 from context_store.database import Database
+from context_store.evidence import require_stored
 from context_store.models import (
     AnomalyRow,
     Base,
@@ -20,7 +22,7 @@ from context_store.models import (
     SuspectRow,
     VerdictRow,
 )
-from context_store.records import Anomaly, Diagnostic, Investigation, Suspect, VerdictRecord
+from context_store.records import Anomaly, Diagnostic, Evidence, Investigation, Suspect, VerdictRecord
 from context_store.redaction import redact
 from contracts.enums import CauseKind, InvestigationState, Scope, Verdict
 from contracts.errors import NotFound, UserInputError
@@ -128,13 +130,14 @@ class Knowledge:
     # --- suspects and diagnostics
 
     def put_suspect(self, suspect: Suspect) -> None:
-        """Store, or replace the one with the same key. Raises UserInputError for an exclusion without evidence."""
+        """Store, or replace the one with the same key. UserInputError for an exclusion without stored evidence."""
         if suspect.status is Verdict.REFUTED and not suspect.evidence:
             raise UserInputError(
                 f"suspect '{suspect.key}' cannot be ruled out without evidence",
                 remedy="name the re-run or series that excludes it",
             )
-        self._replace(SuspectRow, suspect)
+        shown = suspect.evidence if suspect.status is Verdict.REFUTED else ()
+        self._replace(SuspectRow, replace(suspect, title=redact(suspect.title), reason=redact(suspect.reason)), shown)
 
     def suspects(self, investigation_id: str) -> list[Suspect]:
         """By rank."""
@@ -145,7 +148,8 @@ class Knowledge:
 
     def put_diagnostic(self, diagnostic: Diagnostic) -> None:
         """Store, or replace the one with the same key."""
-        self._replace(DiagnosticRow, diagnostic)
+        clean = replace(diagnostic, label=redact(diagnostic.label), reading=redact(diagnostic.reading))
+        self._replace(DiagnosticRow, clean)
 
     def diagnostics(self, investigation_id: str) -> list[Diagnostic]:
         """In the order they were first put."""
@@ -156,17 +160,21 @@ class Knowledge:
     # --- verdicts and reports
 
     def put_verdict(self, verdict: VerdictRecord) -> VerdictRecord:
-        """Idempotent by content. Raises UserInputError for `proven` without a re-run or without evidence."""
-        if verdict.verdict is Verdict.PROVEN and (verdict.scope is Scope.OBSERVED or not verdict.evidence):
+        """Idempotent by content. Raises UserInputError for `proven` without a re-run or without evidence, and for
+        evidence that is not stored."""
+        shown = verdict.num_reruns > 0 and verdict.evidence and verdict.scope is not Scope.OBSERVED
+        if verdict.verdict is Verdict.PROVEN and not shown:
             raise UserInputError(
-                "only re-runs prove a cause: `proven` needs evidence and another scope than `observed`",
+                "only re-runs prove a cause: `proven` needs re-runs, evidence and another scope than `observed`",
                 remedy="run the paired re-runs, or give the verdict `cannot_tell`",
             )
         values = _fields(verdict, leave_out={"id", "interval"})
+        values |= {"statement": redact(verdict.statement), "would_overturn": redact(verdict.would_overturn)}
         lo, hi = verdict.interval or (None, None)
         key = content_hash(values | {"evidence": [str(e) for e in verdict.evidence], "interval": [lo, hi]})
         values |= {"content_key": key, "interval_lo": lo, "interval_hi": hi}
         with self._database.begin() as connection:
+            require_stored(connection, verdict.evidence)
             connection.execute(insert(VerdictRow).values(**values).on_conflict_do_nothing())
             return _verdict(connection.execute(_VERDICT.where(VerdictRow.content_key == key)).one()._mapping)
 
@@ -196,11 +204,13 @@ class Knowledge:
         with self._database.read() as connection:
             return str(connection.execute(query).scalar() or "")
 
-    def _replace(self, table: type[Base], record: Suspect | Diagnostic) -> None:
+    def _replace(self, table: type[Base], record: Suspect | Diagnostic, shown: Evidence = ()) -> None:
+        """`shown`: references that have to be stored."""
         values = _fields(record)
         rest = {key: value for key, value in values.items() if key not in ("investigation_id", "key")}
         statement = insert(table).values(**values)
         with self._database.begin() as connection:
+            require_stored(connection, shown)
             connection.execute(statement.on_conflict_do_update(index_elements=["investigation_id", "key"], set_=rest))
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from context_store.database import Database
 from context_store.models import LedgerRow
 from context_store.records import LedgerEntry
+from context_store.redaction import redact_json
 from contracts.evidence import EvidenceRef
 
 
@@ -64,7 +65,7 @@ def append_entry(
         "actor": actor,
         "action": action,
         "subject": subject,
-        "detail": dict(detail),
+        "detail": redact_json(detail),
         "evidence": tuple(evidence),
         "at": at,
     }

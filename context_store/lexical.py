@@ -95,10 +95,7 @@ def conditions_of(chosen: SearchFilter) -> tuple[str, dict[str, Any]]:
         "s.project_id = %(project)s": ("project", chosen.project_id),
         "s.run_id = %(run)s": ("run", chosen.run_id),
         "s.layers @> ARRAY[%(layer)s::integer]": ("layer", chosen.layer),
-        "EXISTS (SELECT FROM unnest(s.fields) f WHERE f = %(field)s OR starts_with(f, %(field)s || '.'))": (
-            "field",
-            chosen.field,
-        ),
+        _FIELD: ("field", chosen.field),
         "s.step_hi >= %(lo)s": ("lo", chosen.lo),
         "s.step_lo <= %(hi)s": ("hi", chosen.hi),
         "s.at >= to_timestamp(%(since)s)": ("since", chosen.since),
@@ -109,6 +106,20 @@ def conditions_of(chosen: SearchFilter) -> tuple[str, dict[str, Any]]:
     return " AND ".join(["TRUE", *used]), dict(used.values())
 
 
+# A negative result names fields in its context (JSON text), a case by its suspects that were not excluded (KIND:FIELD).
+_FIELD = """(
+    EXISTS (SELECT FROM unnest(s.fields) f WHERE f = %(field)s OR starts_with(f, %(field)s || '.'))
+    OR EXISTS (
+        SELECT FROM negative_result t, left(to_json(%(field)s::text)::text, -1) AS f
+        WHERE t.id = CASE WHEN s.kind = 'negative' THEN s.source_key::bigint END
+        AND (strpos(t.context, f || '":') > 0 OR strpos(t.context, f || '.') > 0)
+    )
+    OR s.kind = 'investigation' AND EXISTS (
+        SELECT FROM suspect t, substr(t.key, strpos(t.key, ':') + 1) AS f
+        WHERE t.investigation_id = s.source_key AND t.status IS DISTINCT FROM 'refuted'
+        AND (f = %(field)s OR starts_with(f, %(field)s || '.'))
+    )
+)"""
 # `seen`: how frequent the frequent words are, as ANALYZE found; other words are rare.
 _ASKED = """
     WITH size AS (

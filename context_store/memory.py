@@ -13,8 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from context_store.database import Database
+from context_store.evidence import require_stored
 from context_store.models import MemoryRow
 from context_store.records import Memory
+from context_store.redaction import redact
 from contracts.enums import MemoryKind
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef
@@ -37,16 +39,19 @@ class Memories:
     ) -> Memory:
         """The new entry, which supersedes what held under the key; the one that holds, when it says the same.
 
-        Raises UserInputError without a key, a text, an author or evidence, or when somebody else was faster.
+        Raises UserInputError without a key, a text, an author or stored evidence, or when somebody else was faster.
         """
         if not (key.strip() and text.strip() and author.strip() and evidence):
             raise UserInputError(
                 "a memory needs a key, a text, an author and evidence",
                 remedy="say what it rests on, for instance investigation:CASE",
             )
+        text = redact(text)
         held = self.holds(key, project_id)
         if held is not None and (held.text, held.kind, held.evidence) == (text, kind, tuple(evidence)):
             return held
+        with self._database.begin() as connection:
+            require_stored(connection, tuple(evidence))
         values = {"text": text, "kind": kind, "evidence": tuple(evidence), "retired": False}
         return self._append(key, project_id, author, at, values)
 
@@ -55,9 +60,8 @@ class Memories:
         held = self.holds(key, project_id)
         if held is None:
             raise NotFound(f"nothing is remembered under '{key}'", remedy="look at what is remembered first")
-        return self._append(
-            key, project_id, author, at, {"text": reason, "kind": held.kind, "evidence": held.evidence, "retired": True}
-        )
+        values = {"text": redact(reason), "kind": held.kind, "evidence": held.evidence, "retired": True}
+        return self._append(key, project_id, author, at, values)
 
     def holds(self, key: str, project_id: str = "") -> Memory | None:
         """What holds under the key; None when nothing does."""
@@ -66,7 +70,7 @@ class Memories:
 
     def line(self, key: str, project_id: str = "") -> builtins.list[Memory]:
         """Everything that ever stood under the key, oldest first."""
-        here = (MemoryRow.key == key) & (MemoryRow.project_id == project_id)
+        here = (MemoryRow.key == redact(key)) & (MemoryRow.project_id == project_id)
         with self._database.begin() as connection:
             rows = connection.execute(_MEMORY.where(here).order_by(MemoryRow.id))
             return [Memory(**row._mapping) for row in rows]
@@ -82,7 +86,7 @@ class Memories:
 
     def _append(self, key: str, project_id: str, author: str, at: float, values: dict[str, Any]) -> Memory:
         line = self.line(key, project_id)
-        whole = {"key": key, "project_id": project_id, "author": author, "at": at, **values}
+        whole = {"key": redact(key), "project_id": project_id, "author": author, "at": at, **values}
         whole["supersedes"] = line[-1].id if line else None
         statement = sa.insert(MemoryRow).values(**whole).returning(*MemoryRow.__table__.columns)
         try:

@@ -17,6 +17,7 @@ from context_store.database import Database
 from context_store.ledger import append_entry
 from context_store.models import BudgetRow, PolicyRow
 from context_store.records import Policy
+from context_store.redaction import redact
 from contracts.enums import AutonomyLevel, EffectKind, PolicyKind, Role
 from contracts.errors import NotFound, RoleRequired, UserInputError
 
@@ -119,7 +120,7 @@ class Policies:
         if not reason.strip():
             raise UserInputError("a policy needs its reason", remedy="say why with --reason")
         blank = {"loop": "", "level": None, "effects": (), "cpu_s": 0.0, "num_effects": 0, "revoked_by": ""}
-        given = {"kind": kind, "reason": reason, "set_by": actor, "set_at": at, **blank, **values}
+        given = {"kind": kind, "reason": redact(reason), "set_by": actor, "set_at": at, **blank, **values}
         with self._database.begin() as connection:
             connection.execute(sa.text("LOCK TABLE policy IN SHARE ROW EXCLUSIVE MODE"))  # readers go on
             if (before := load_policy(connection, kind, str(given["loop"]))) is not None:

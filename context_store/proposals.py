@@ -18,6 +18,7 @@ from context_store.ledger import append_entry
 from context_store.models import ApprovalRow, ProposalRow
 from context_store.policies import load_policy, reviewers_needed
 from context_store.records import Approval, NewProposal, Proposal
+from context_store.redaction import redact
 from contracts.enums import AutonomyLevel, EffectKind, PolicyKind, ProposalState, Role
 from contracts.errors import ApprovalInvalid, NotFound, RoleRequired, UserInputError
 from contracts.evidence import EvidenceRef
@@ -96,6 +97,7 @@ class Proposals:
         person. Raises RoleRequired below reviewer, ApprovalInvalid when it is decided, expired, not what the person
         saw, or approved by the same person before.
         """
+        comment = redact(comment)
         with self._database.begin() as connection:
             proposal = _decide(connection, proposal_id, role, at, bound_hash)
             earlier = _unused(connection, proposal_id)
@@ -207,6 +209,7 @@ def _put(connection: sa.Connection, proposal: NewProposal, now: float, replaces:
     proposal_id = "pr-" + content_hash([proposal.investigation_id, _content(proposal), *edit_of])[:12]
     bound = bound_hash(proposal.kind, proposal.payload, proposal.diff, proposal.base_state, proposal.expires_at)
     fields = {f.name: getattr(proposal, f.name) for f in dataclasses.fields(NewProposal)}
+    fields |= {name: redact(fields[name]) for name in ("title", "risk", "verification")}
     fresh = {"state": ProposalState.OPEN, "decided_by": "", "decided_at": None, "comment": "", "bound_hash": bound}
     statement = insert(ProposalRow).values(id=proposal_id, created_at=now, replaces=replaces, **fields, **fresh)
     reopen = statement.on_conflict_do_update(
@@ -308,7 +311,8 @@ def _decline(
 ) -> Proposal:
     """It ends without being carried out; a first approval, where two were needed, ends with it."""
     _void(connection, [proposal.id], state)
-    _record(connection, proposal, state, actor, comment, at, action=state.value, actor=actor, detail=detail)
+    said = redact(comment)
+    _record(connection, proposal, state, actor, said, at, action=state.value, actor=actor, detail=detail)
     return load_proposal(connection, proposal.id)
 
 

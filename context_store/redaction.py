@@ -1,5 +1,7 @@
-"""Secrets are taken out of text before it is stored. Covers known key formats, named fields and assignments of them in
-text, private keys and e-mail addresses; not secrets in free prose.
+"""Secrets are taken out of text for people before it is stored (docs/store.md says what is left as it came).
+
+Covers known key formats, named fields and assignments of them in text, private keys and e-mail addresses; not secrets
+in free prose.
 
 Each mark says what kind of secret it replaced, so that `redactions.py` can report it; the secret itself is gone.
 """

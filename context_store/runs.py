@@ -14,6 +14,7 @@ from context_store.database import Database
 from context_store.lineage import load_lineage
 from context_store.models import CheckpointRow, ConfigValueRow, DataReadRow, ExecutedFileRow, RunRow, SegmentRow
 from context_store.records import Checkpoint, ConfigChange, DataReads, Executed, NewRun, Run, RunTableRow, Segment
+from context_store.redaction import redact
 from context_store.run_table import run_table
 from contracts.enums import RunRole, RunState
 from contracts.errors import NotFound
@@ -33,7 +34,7 @@ class Runs:
         statement = insert(RunRow).values(
             id=run.id,
             project_id=run.project_id,
-            name=run.name,
+            name=redact(run.name),
             role=run.role,
             folder=run.folder,
             parent_run_id=run.parent_run_id,
@@ -96,7 +97,7 @@ class Runs:
             return run_table(connection, runs, metrics, keys)
 
     def set_state(self, run_id: str, state: RunState, message: str = "") -> None:
-        statement = sa.update(RunRow).where(RunRow.id == run_id).values(state=state, message=message)
+        statement = sa.update(RunRow).where(RunRow.id == run_id).values(state=state, message=redact(message))
         with self._database.begin() as connection:
             connection.execute(statement)
 

@@ -20,6 +20,7 @@ from context_store.database import Database
 from context_store.ledger import append_entry
 from context_store.models import ScheduleRow, WatchMarkRow
 from context_store.records import Run, Schedule
+from context_store.redaction import redact
 from contracts.enums import Role, RunState, ScheduleAction
 from contracts.errors import NotFound, RoleRequired, UserInputError
 
@@ -47,7 +48,7 @@ class Schedules:
         _require_admin(role)
         _check(action, target, every_s, older_than_s, reason)
         values: dict[str, Any] = {"action": action, "target": target, "every_s": every_s, "older_than_s": older_than_s}
-        values |= {"reason": reason, "set_by": actor, "set_at": at, "next_at": at, "last_at": None}
+        values |= {"reason": redact(reason), "set_by": actor, "set_at": at, "next_at": at, "last_at": None}
         values |= {"last_ok": True, "last_message": "", "revoked_by": "", "revoked_at": None}
         with self._database.begin() as connection:
             row = connection.execute(
@@ -92,7 +93,7 @@ class Schedules:
 
     def report(self, schedule_id: int, message: str, at: float, *, ok: bool) -> None:
         """What came of it."""
-        values = {"last_at": at, "last_ok": ok, "last_message": message[:_MAX_MESSAGE]}
+        values = {"last_at": at, "last_ok": ok, "last_message": redact(message)[:_MAX_MESSAGE]}
         with self._database.begin() as connection:
             connection.execute(sa.update(ScheduleRow).where(ScheduleRow.id == schedule_id).values(**values))
 

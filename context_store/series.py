@@ -113,7 +113,13 @@ class SeriesStore:
             found = points.read(connection, run_id, list(ids.values()), lo, hi)
             if view == "canonical":
                 found = load_lineage(connection, run_id).canonical(found)
-        return [_one(name, found.where(found.series == ids.get(name, -1)), view) for name in names]
+        found = found.take(np.argsort(found.series, kind="stable"))
+        wanted = np.array([ids.get(name, -1) for name in names], np.int32)
+        starts, ends = (np.searchsorted(found.series, wanted, side).tolist() for side in ("left", "right"))
+        return [
+            _one(name, found.take(slice(start, end)), view)
+            for name, start, end in zip(names, starts, ends, strict=True)
+        ]
 
     def matrix(self, run_id: str, names: Sequence[str], lo: int | None = None, hi: int | None = None) -> SeriesMatrix:
         """The canonical values of several series in one go."""

@@ -50,6 +50,7 @@ class Store:
 
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self._database = database
+        self.embedder = embedder
         self.url = database.url
         self.projects = Projects(database)
         self.runs = Runs(database)

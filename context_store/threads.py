@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store.database import Database
 from context_store.models import ChatExchangeRow, ChatThreadRow
 from context_store.records import ChatExchange, ChatThread
+from context_store.redaction import redact, redact_json
 from contracts.errors import NotFound
 
 
@@ -22,7 +23,7 @@ class ChatThreads:
 
     def open(self, thread: ChatThread) -> ChatThread:
         """Idempotent by id: the thread as it is stored, the first one that was given."""
-        values = asdict(thread)
+        values = asdict(thread) | {"title": redact(thread.title)}
         del values["num_exchanges"]
         with self._database.begin() as connection:
             connection.execute(insert(ChatThreadRow).values(**values).on_conflict_do_nothing())
@@ -48,7 +49,8 @@ class ChatThreads:
 
     def add(self, thread_id: str, *, question: str, answer: Mapping[str, Any], actor: str, at: float) -> ChatExchange:
         """Kept for good when it returns. Raises NotFound without the thread."""
-        values = {"thread_id": thread_id, "question": question, "answer": dict(answer), "actor": actor, "at": at}
+        values = {"thread_id": thread_id, "question": redact(question), "answer": redact_json(answer)}
+        values |= {"actor": actor, "at": at}
         statement = sa.insert(ChatExchangeRow).values(**values).returning(*ChatExchangeRow.__table__.columns)
         with self._database.begin() as connection:
             return ChatExchange(**connection.execute(statement).one()._mapping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from context_store.database import Database, driver
-from context_store.why_links import KINDS, links_sql, owner_sql, title_sql
+from context_store.why_links import KINDS, MAX_LINKS, links_sql, owner_sql, title_sql
 from contracts.errors import NotFound, UserInputError
 
 MAX_NODES = 500
@@ -124,7 +125,8 @@ def _assembled(rows: list[tuple[Any, ...]], max_nodes: int) -> Why:
             raw = kind in KINDS and KINDS[kind].raw
             nodes.append(Node(kind=kind, id=node_id, title=title, owner=owner or "", raw=raw))
     links: dict[Link, None] = {}
-    truncated = False
+    of_one_role = Counter((kind, node_id, role) for kind, node_id, _, _, role, *_ in rows)
+    truncated = max(of_one_role.values()) > MAX_LINKS
     for kind, node_id, _, _, role, to_kind, to_id, part in rows:
         source, target = places.get((kind, node_id)), places.get((to_kind, to_id))
         if source is None or target is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-MAX_LINKS = 200  # of one role from one object: a run has thousands of ledger entries, and nobody reads them all
+MAX_LINKS = 200  # of one role from one object, and one more, which says that there are more
 
 _NUM = "(CASE WHEN n.id ~ '^[0-9]{1,18}$' THEN n.id::bigint END)"
 _HEAD = "split_part(n.id, '/', 1)"
@@ -184,9 +184,16 @@ _MEASURED: dict[str, Kind] = {
         raw=True,
     ),
     "config": Kind(
-        title="""SELECT {tail} || coalesce(' = ' || (SELECT left(t.value, 200) FROM config_value t
-            WHERE t.key = {tail} AND t.run_id = {head} ORDER BY t.segment DESC, t.step DESC LIMIT 1), '')
-            FROM run t WHERE t.id = {head}""",
+        # A field that was left out stands in the run it was forked from, an environment's in the segment that began.
+        title="""SELECT {tail} || ' = ' || left(v.value, 200) FROM run r CROSS JOIN LATERAL (
+            (SELECT t.value, t.run_id, t.segment, t.step FROM config_value t
+                WHERE t.key = {tail} AND t.run_id IN (r.id, r.parent_run_id)
+                ORDER BY t.run_id <> r.id, t.segment DESC, t.step DESC LIMIT 1)
+            UNION ALL
+            (SELECT 'in the environment', t.run_id, t.number, 0 FROM segment t
+                WHERE t.run_id IN (r.id, r.parent_run_id) AND starts_with({tail}, 'environment.')
+                AND strpos(t.environment, to_json(substr({tail}, length('environment.') + 1))::text || ':') > 0 LIMIT 1)
+            ) AS v WHERE r.id = {head} LIMIT 1""",
         owner=_owner_of_run("{head}"),
         links={"was set in": "SELECT 'run', t.id, '' FROM run t WHERE t.id = {head}"},
         raw=True,
@@ -215,8 +222,10 @@ _MEASURED: dict[str, Kind] = {
         },
     ),
     "hunk": Kind(
-        title="SELECT {tail} || ' in ' || t.subject FROM code_commit t"
-        " WHERE t.hash ~>=~ {head} AND t.hash ~<~ ({head} || '~') LIMIT 1",
+        title="""SELECT t.path || ' in ' || c.subject FROM code_commit c
+            JOIN hunk t ON t.project_id = c.project_id AND t.commit = c.hash AND t.path = {tail}
+            WHERE {head} ~ '^([0-9a-f]{7,64}|worktree-[0-9a-f]{3,64})$'
+            AND c.hash ~>=~ {head} AND c.hash ~<~ ({head} || '~') LIMIT 1""",
         owner="(SELECT t.author FROM code_commit t WHERE t.hash ~>=~ {head} AND t.hash ~<~ ({head} || '~') LIMIT 1)",
         raw=True,
     ),
@@ -317,7 +326,7 @@ _LEDGER = """
 def links_sql() -> str:
     """SELECT (role, kind, id, slice) of everything that node `n` rests on."""
     parts = [
-        f"(SELECT '{role}', l.* FROM ({sql}) AS l WHERE n.kind = '{name}' LIMIT {MAX_LINKS})"  # noqa: S608
+        f"(SELECT '{role}', l.* FROM ({sql}) AS l WHERE n.kind = '{name}' LIMIT {MAX_LINKS + 1})"  # noqa: S608
         for name, kind in KINDS.items()
         for role, sql in kind.links.items()
     ]

@@ -64,6 +64,6 @@ def _case(store: Store, number: int) -> int:
     verdict = VerdictRecord(
         investigation_id=case_id, verdict=Verdict.PROVEN, scope=Scope.THIS_RUN, suspect_keys=("commit:abc",),
         num_reruns=5, effect=1.0, interval=(0.5, 1.5), statement="it was abc", would_overturn="another re-run",
-        evidence=(EvidenceRef(kind="anomaly", id=str(anomaly.id)), points),
+        evidence=(EvidenceRef(kind="anomaly", id=str(anomaly.id)), EvidenceRef(kind="run", id=run_id)),
     )  # fmt: skip
     return store.knowledge.put_verdict(verdict).id

@@ -23,7 +23,8 @@ class TextKind(StrEnum):
 class SearchFilter:
     """What a hit has to be; None or empty leaves it open.
 
-    `field`: a configuration key, series or symbol, whole or its first parts (`optim.router` takes `optim.router.lr`).
+    `field`: a configuration key, series or symbol, whole or its first parts (`optim.router` takes `optim.router.lr`);
+    a negative result has those of its context, an investigation those of its suspects that were not excluded.
     `lo`, `hi`: steps, inclusive; `since`, `until`: unix seconds. What has no step or time is left out by them.
     `outcome`: a verdict, reason class, kind of anomaly, or what an imported lesson says.
     """

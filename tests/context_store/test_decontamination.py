@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from context_store import Store
@@ -12,7 +16,7 @@ from context_store.corpora import Corpus
 from context_store.overlaps import Overlaps, words
 from contracts.errors import LogFormatError, NotFound, UserInputError
 
-ITEMS = [
+ITEMS: list[dict[str, Any]] = [
     {"question": "Which river flows through the old town of Heidelberg in Germany?", "answer": "Neckar"},
     {"question": "How many strings does a standard concert guitar have, and how are they tuned?", "answer": "six"},
     {"question": "Who wrote it?", "choices": ["Ada", "Grace"]},
@@ -76,6 +80,36 @@ def test_reports_are_kept_once_and_lead_to_the_benchmark(benchmarked: Store, cor
     (corpus / "clean.txt").write_text(CLEAN + " more")
     benchmarked.benchmarks.decontaminate(Corpus(path=corpus), ["qa"], owner="ada")
     assert len(benchmarked.benchmarks.reports("qa")) == 2, "another corpus is another report"
+
+
+def test_parquet_and_gzip_are_read(benchmarked: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    texts = [f"{CLEAN} {item['question']}" for item in ITEMS]
+    pq.write_table(pa.table({"text": [texts[0], CLEAN, None], "id": [1, 2, 3]}), folder / "a.parquet")
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": texts[1]}).encode()))
+    (folder / "c.txt.gz").write_bytes(gzip.compress(CLEAN.encode()))
+    (folder / "d.jsonl.gz").write_bytes(b"no gzip")
+    (folder / "e.txt.gz").write_bytes(gzip.compress(CLEAN.encode())[:-9])
+    (folder / "f.parquet").write_bytes(b"no parquet")
+    read = Corpus(path=folder, text_field="text")
+    (report,) = benchmarked.benchmarks.decontaminate(read, ["qa"], owner="ada")
+    assert {(leak.document, leak.item) for leak in report.leaks} == {
+        ("a.parquet:1", "qa.jsonl:1"),
+        ("b.jsonl.gz:1", "qa.jsonl:2"),
+    }
+    assert (report.num_documents, read.unread) == (4, [])
+    assert [fault.partition(": ")[0] for fault in read.bad] == ["a.parquet:3", "d.jsonl.gz", "e.txt.gz", "f.parquet"]
+
+
+def test_an_item_with_an_address_is_found(store: Store, tmp_path: Path) -> None:
+    item = "To whom do you write for a refund: write to shop@example.org, or call them?"
+    (tmp_path / "item.txt").write_text(item)
+    (tmp_path / "page.md").write_text(f"{CLEAN} {item} {CLEAN}")
+    store.benchmarks.register("mail", "Mail", Corpus(path=tmp_path / "item.txt"), "eval team")
+    (report,) = store.benchmarks.decontaminate(Corpus(path=tmp_path / "page.md"), ["mail"], owner="ada")
+    assert report.leaks[0].share == 1.0
+    assert "example.org" not in str(report)
 
 
 def test_bad_lines_are_named_and_the_rest_is_read(benchmarked: Store, tmp_path: Path) -> None:

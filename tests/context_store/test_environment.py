@@ -29,7 +29,7 @@ def test_facts_hold_from_their_step_on(running: Training) -> None:
     early, late = environment.at("run-1", 30), environment.at("run-1")
     assert early.packages == {"einops": "0.8", "torch": "2.9"}
     assert (early.driver, early.hosts) == ("550.1", ("node-1",))
-    assert early.ranks == tuple(RankPlace(rank=rank, host="node-1", device="") for rank in (0, 1))
+    assert early.ranks == (RankPlace(rank=0, host="node-1", device=""),), "nobody said where rank 1 is"
     assert late.hosts == ("node-1", "node-7")
     assert late.ranks[1] == RankPlace(rank=1, host="node-7", device="3")
 

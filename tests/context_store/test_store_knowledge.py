@@ -95,14 +95,16 @@ def test_suspects_diagnostics_and_verdicts_come_back_whole(store: Store, case: I
         cause_kind=CauseKind.CODE,
         title="balance loss skips layers",
         commits=("3f2a9c",),
-        evidence=(EvidenceRef(kind="hunk", id="3f2a9c/balance.py", slice="12..18"),),
+        evidence=(SERIES,),
         score=0.7,
         rank=1,
     )
     second = dataclasses.replace(suspect, key="config:optim.router.lr", rank=2, commits=())
     for entry in (second, suspect):
         store.knowledge.put_suspect(entry)
-    refuted = dataclasses.replace(second, status=Verdict.REFUTED, reason="re-run rr-1 departs as well")
+    refuted = dataclasses.replace(
+        second, status=Verdict.REFUTED, reason="re-run rr-1 departs as well", evidence=(RERUN,)
+    )
     store.knowledge.put_suspect(refuted)
     assert store.knowledge.suspects("case-1") == [suspect, refuted]
     diagnostic = Diagnostic(
@@ -169,6 +171,31 @@ def test_what_is_not_shown_is_refused(store: Store, case: Investigation) -> None
     )
     with pytest.raises(UserInputError, match="only re-runs prove"):
         store.knowledge.put_verdict(claim)
+    with pytest.raises(UserInputError, match="only re-runs prove"):
+        store.knowledge.put_verdict(dataclasses.replace(claim, scope=Scope.THIS_RUN))
+    assert store.knowledge.put_verdict(dataclasses.replace(claim, scope=Scope.THIS_RUN, num_reruns=1)).id
+
+
+@pytest.mark.parametrize(
+    "invented", ["run:rr-99", "config:run-1/no.such.field", "hunk:/train.py", "hunk:c0ff/train.py"]
+)
+def test_invented_evidence_is_refused(store: Store, case: Investigation, invented: str) -> None:
+    evidence = (RERUN, EvidenceRef.parse(invented))
+    suspect = Suspect(
+        investigation_id="case-1", key="k", cause_kind=CauseKind.DATA, title="t", commits=(), evidence=evidence,
+        score=0.0, rank=1, reason="just so",
+    )  # fmt: skip
+    store.knowledge.put_suspect(suspect)  # what nobody decided yet claims nothing
+    with pytest.raises(UserInputError, match="not stored"):
+        store.knowledge.put_suspect(dataclasses.replace(suspect, status=Verdict.REFUTED))
+    assert store.knowledge.suspects("case-1") == [suspect]
+    claim = VerdictRecord(
+        investigation_id="case-1", verdict=Verdict.CANNOT_TELL, scope=Scope.OBSERVED, suspect_keys=(), num_reruns=0,
+        effect=None, interval=None, statement="", would_overturn="", evidence=evidence,
+    )  # fmt: skip
+    with pytest.raises(UserInputError, match="not stored"):
+        store.knowledge.put_verdict(claim)
+    assert store.knowledge.verdicts("case-1") == []
 
 
 def test_negative_results_are_found_again(store: Store, case: Investigation) -> None:

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import psycopg
 import pytest
-from training_log import Training, make_run, started
+from proposal_at_hand import NEW, NOW
+from training_log import Training, make_run, started, steps
 
 from context_store import Store
-from context_store.records import Anomaly, NegativeResult, TimelineEvent
+from context_store.records import (
+    Amount,
+    Anomaly,
+    ChatThread,
+    Diagnostic,
+    EffectRequest,
+    NegativeResult,
+    NewScore,
+    Suspect,
+    TimelineEvent,
+    VerdictRecord,
+)
 from context_store.redaction import redact, redact_code, redact_json
-from contracts.enums import TimelineKind
+from contracts.enums import (
+    CauseKind,
+    DiagnosticKind,
+    EffectKind,
+    MemoryKind,
+    Role,
+    RunState,
+    ScheduleAction,
+    Scope,
+    Stage,
+    TimelineKind,
+    Verdict,
+)
 from contracts.evidence import EvidenceRef
 
 KEY = "sk-abcdefghijklmnop1234"
@@ -106,6 +132,94 @@ def test_no_door_lets_a_secret_in_and_the_report_counts_them(store: Store, train
     assert counted[("anomaly.statement", "key")] == counted[("investigation.title", "key")] == 1
     assert counted[("investigation.statement", "email")] == 1
     assert {each.owner for each in store.redactions.list()} == {"p", "run-1"}
+
+
+TEXT = f"Anna <anna@example.org> says {KEY}"
+
+
+def say_in_the_case(store: Store) -> None:
+    store.knowledge.open_investigation("case-1", "run-1", [], TEXT, at=1.0)
+    store.knowledge.put_suspect(
+        Suspect(
+            investigation_id="case-1", key="k", cause_kind=CauseKind.CODE, title=TEXT, commits=(), evidence=(RUN,),
+            score=1.0, rank=1, status=Verdict.REFUTED, reason=TEXT,
+        )
+    )  # fmt: skip
+    store.knowledge.put_diagnostic(
+        Diagnostic(
+            investigation_id="case-1", key="d", kind=DiagnosticKind.REVERT, label=TEXT, suspect_keys=("k",),
+            run_id="run-1", effect_key="", reading=TEXT,
+        )
+    )  # fmt: skip
+    store.knowledge.put_verdict(
+        VerdictRecord(
+            investigation_id="case-1", verdict=Verdict.PROVEN, scope=Scope.THIS_RUN, suspect_keys=("k",), num_reruns=2,
+            effect=None, interval=None, statement=TEXT, would_overturn=TEXT, evidence=(RUN,),
+        )
+    )  # fmt: skip
+    store.knowledge.put_report("case-1", TEXT)
+
+
+def say_to_each_other(store: Store) -> None:
+    thread = ChatThread(id="t", title=TEXT, run_id="run-1", investigation_id="", created_by="ada", created_at=1.0)
+    store.threads.open(thread)
+    store.threads.add("t", question=TEXT, answer={"rows": [TEXT], "token": KEY}, actor="ada", at=1.0)
+    for at in (1.0, 2.0):  # the same again is no new entry
+        store.memory.remember(TEXT, TEXT, kind=MemoryKind.FACT, evidence=(RUN,), author="ada", at=at)
+    assert len(store.memory.line(TEXT)) == 1
+    store.memory.retire(TEXT, TEXT, author="ada", at=3.0)
+    store.ledger.append("ada", "note", "run:run-1", {"said": [TEXT]}, (RUN,), at=1.0)
+    store.activity.publish("progress", f"see {KEY}", detail={"said": TEXT})
+
+
+def say_in_decisions(store: Store) -> None:
+    asked = store.proposals.put(dataclasses.replace(NEW, title=TEXT, risk=TEXT, verification=TEXT, expires_at=9e9))
+    store.proposals.approve(asked.id, "ada", Role.REVIEWER, TEXT, at=NOW)
+    other = store.proposals.put(dataclasses.replace(NEW, diff="+c\n", expires_at=9e9))
+    store.proposals.reject(other.id, "ada", Role.REVIEWER, TEXT, at=NOW)
+    request = EffectRequest(
+        key="case-1/e", kind=EffectKind.DIAGNOSTIC_RUN, payload={}, investigation_id="case-1", actor="loop"
+    )
+    store.effects.fail(store.effects.request(request).key, TEXT, TEXT)
+    store.policies.halt("ada", Role.ADMIN, f"see {KEY}", at=NOW)
+    store.policies.resume("ada", Role.ADMIN, f"see {KEY}", at=NOW)
+    schedule = store.schedules.set(
+        ScheduleAction.WATCH, target="", every_s=60.0, actor="ada", role=Role.ADMIN, reason=TEXT, at=NOW
+    )
+    store.schedules.report(schedule.id, TEXT, at=NOW, ok=True)
+    experiment = store.experiments.open("x", TEXT, "ada", NOW, Amount(cpu_s=1.0))
+    assert experiment.stage is Stage.PLAN
+
+
+def say_of_data(store: Store) -> None:
+    store.runs.set_state("run-1", RunState.FAILED, TEXT)
+    store.evals.add(
+        NewScore(
+            project_id="p", run_id="run-1", segment=0, step=1, checkpoint="c", recipe="r", benchmark="arc",
+            metric="acc", protocol="few-shot", shots=5, harness="own", value=0.5, owner="ada",
+            settings={"api_key": "zzzz-secret"}, raw=f"/raw/{KEY}",
+        )
+    )  # fmt: skip
+
+
+def test_what_is_said_of_cases_decisions_and_data_holds_no_secret(store: Store, training: Training) -> None:
+    training.log(*steps(1, 2))
+    training.ship()
+    for say in (say_in_the_case, say_to_each_other, say_in_decisions, say_of_data):
+        say(store)
+    for secret in (KEY, "anna@example.org", "zzzz-secret"):
+        assert occurrences(store, secret) == 0
+    counted = {(each.where, each.kind): each.count for each in store.redactions.list()}
+    for where in (
+        "suspect.title", "suspect.reason", "diagnostic.label", "diagnostic.reading", "verdict.statement",
+        "verdict.would_overturn", "investigation.report", "chat_thread.title", "chat_exchange.question",
+        "chat_exchange.answer", "ledger_entry.detail", "memory_entry.text", "proposal.title", "proposal.risk",
+        "proposal.verification", "proposal.comment", "approval.comment", "effect.message", "effect.remedy",
+        "policy.reason", "schedule.reason", "schedule.last_message", "experiment.title", "activity.text", "score.raw",
+        "run.message",
+    ):  # fmt: skip
+        assert counted[(where, "key")] >= 1, where
+    assert counted[("score.settings", "field")] == 1
 
 
 def occurrences(store: Store, text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from training_log import make_run
 
 from context_store import Store, open_store
 from context_store.embedding import DIMENSIONS, HashedEmbedder, Vectors, to_dimensions
-from context_store.records import Anomaly, NegativeResult, SearchFilter, TextKind, TimelineEvent
-from contracts.enums import InvestigationState, Scope, TimelineKind, Verdict
+from context_store.records import Anomaly, NegativeResult, SearchFilter, Suspect, TextKind, TimelineEvent
+from contracts.enums import CauseKind, InvestigationState, Scope, TimelineKind, Verdict
 from contracts.evidence import EvidenceRef
 
 RUN = EvidenceRef(kind="run", id="rr-1")
@@ -104,6 +105,23 @@ def test_a_hunk_is_found_by_identifier_symbol_and_subject(store: Store, tmp_path
     assert hit.project_id == "p"
     assert references(store, "penalty", field="Router.shared_load") != []
     assert references(store, "penalty", field="Router.other") == []
+
+
+def test_a_field_finds_what_did_not_hold_and_what_is_suspected(store: Store) -> None:
+    excluded = store.negatives.add(negative("momentum spoils it", context={"optim.router.lr": 0.02, "x": float("nan")}))
+    store.negatives.add(negative("momentum of others spoils it", context={"optim.routers": 0.02}))
+    store.knowledge.open_investigation("case-1", "run-1", [], "momentum spoils it", at=1.0)
+    suspect = Suspect(
+        investigation_id="case-1", key="launch:optim.router.lr", cause_kind=CauseKind.CONFIG, title="t", commits=(),
+        evidence=(RUN,), score=1.0, rank=1,
+    )  # fmt: skip
+    store.knowledge.put_suspect(suspect)
+    both = {f"negative:{excluded.id}", "investigation:case-1"}
+    for field in ("optim.router", "optim.router.lr"):
+        assert set(references(store, "momentum spoils", field=field)) == both
+    assert references(store, "momentum spoils", field="optim.rout") == []
+    store.knowledge.put_suspect(dataclasses.replace(suspect, status=Verdict.REFUTED))
+    assert references(store, "momentum spoils", field="optim.router") == [f"negative:{excluded.id}"]
 
 
 def commit_file(repository: Path, subject: str, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from training_log import make_run
 
 from context_store import Store, open_store
 from context_store.records import ChatThread
@@ -16,6 +17,12 @@ CASE = EvidenceRef(kind="investigation", id="case-1")
 THREAD = ChatThread(
     id="case-1:a", title="why?", run_id="run-7", investigation_id="case-1", created_by="ada", created_at=1.0
 )
+
+
+@pytest.fixture(autouse=True)
+def case(store: Store) -> None:
+    make_run(store, "run-7")
+    store.knowledge.open_investigation("case-1", "run-7", [], "why?", at=1.0)
 
 
 def remember(store: Store, text: str, key: str = "eval/seeds", at: float = 1.0, author: str = "ada") -> int:
@@ -62,6 +69,11 @@ def test_memory_names_its_source(store: Store) -> None:
             remember(store, text, author=author)
     with pytest.raises(UserInputError):
         store.memory.remember("k", "x", kind=MemoryKind.FACT, evidence=(), author="ada", at=1.0)
+    for invented in ("run:run-99", "config:run-7/no.such.field", "hunk:/train.py", "note:1"):
+        ref = EvidenceRef.parse(invented)
+        with pytest.raises(UserInputError, match="not stored"):
+            store.memory.remember("k", "x", kind=MemoryKind.FACT, evidence=(CASE, ref), author="ada", at=1.0)
+    assert store.memory.line("k") == []
     with pytest.raises(NotFound):
         store.memory.retire("k", "x", author="ada", at=1.0)
 

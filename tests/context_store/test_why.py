@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
+from pathlib import Path
+
 import psycopg
 import pytest
 from training_log import Training, make_run, started, steps
@@ -11,7 +15,7 @@ from context_store.records import Anomaly, Diagnostic, NewScore, Suspect, Verdic
 from context_store.why import Why
 from contracts.enums import CauseKind, DiagnosticKind, Scope, Verdict
 from contracts.errors import NotFound, UserInputError
-from contracts.events import CheckpointSaved
+from contracts.events import CheckpointSaved, Effective
 from contracts.evidence import EvidenceRef
 
 
@@ -19,7 +23,7 @@ from contracts.evidence import EvidenceRef
 def verdict(training: Training) -> VerdictRecord:
     """A proven case: anomaly -> series, suspect -> a field with an odd name, diagnostic -> a re-run that departs."""
     store = training.store
-    training.log(*steps(1, 20, {"max_vio/layers.5": 1.0}))
+    training.log(*steps(1, 20, {"max_vio/layers.5": 1.0}), Effective(step=10, values={"moe.größe 1/2": 3}))
     training.ship()
     store.projects.set_owner("p", "ada")
     make_run(store, "rr-1", parent_run_id="run-1", parent_step=10)
@@ -122,6 +126,47 @@ def test_a_bound_is_said_and_unknown_things_are_refused(store: Store, verdict: V
     for kind, name in (("verdict", "999"), ("verdict", "not a number"), ("run", "rr-2"), ("hunk", "c0ffee/a.py")):
         with pytest.raises(NotFound):
             store.why.of(kind, name)
+
+
+def test_more_links_of_one_role_than_are_shown_are_said(store: Store, verdict: VerdictRecord) -> None:
+    shown = store.why.of("run", "run-1")
+    assert not shown.truncated
+    for n in range(201):
+        suspect = store.knowledge.suspects("case-1")[0]
+        store.knowledge.put_suspect(dataclasses.replace(suspect, key=f"k{n}", evidence=()))
+    assert store.why.of("investigation", "case-1", max_nodes=10_000).truncated
+
+
+def test_a_field_and_a_hunk_are_stored_or_not(store: Store, training: Training, tmp_path: Path) -> None:
+    training.log(*steps(1, 2))
+    training.ship()
+    make_run(store, "fork", parent_run_id="run-1", parent_step=1)
+    assert store.why.of("config", "run-1/moe.balance.coef").nodes[0].title == "moe.balance.coef = 0.01"
+    for ref in ("fork/moe.balance.coef", "run-1/environment.python"):
+        assert store.why.of("config", ref).nodes[0].title
+    commit = committed(tmp_path / "code")
+    store.code.ingest("p", tmp_path / "code")
+    assert store.why.of("hunk", f"{commit[:12]}/train.py").nodes[0].title == "train.py in first"
+    (tmp_path / "code" / "train.py").write_text("lr = 0.2\n")
+    changed = store.code.ingest_working_tree("p", tmp_path / "code")
+    assert changed is not None
+    assert store.why.of("hunk", f"{changed.hash[:12]}/train.py").nodes[0].title
+    for kind, name in (
+        ("config", "run-1/no.such.field"), ("config", "run-1/environment.pyth"), ("config", "run-1/"),
+        ("hunk", f"{commit[:12]}/other.py"), ("hunk", f"{commit[:6]}/train.py"), ("hunk", "/train.py"),
+    ):  # fmt: skip
+        with pytest.raises(NotFound):
+            store.why.of(kind, name)
+
+
+def committed(folder: Path) -> str:
+    """A repository with one commit; its hash."""
+    folder.mkdir()
+    (folder / "train.py").write_text("lr = 0.1\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=Ada", "-c", "user.email=a@b.co"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_a_score_leads_to_its_checkpoint_its_training_and_its_outputs(training: Training) -> None:
