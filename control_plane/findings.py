@@ -28,12 +28,14 @@ def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
     }
     return [
         {
+            "id": anomaly.id,
             "run": run_id,
+            "investigation_id": case.id if (case := cases.get(anomaly.id)) else None,
             "kind": anomaly.kind,
             "series": anomaly.series,
             "onset": anomaly.onset,
             "severity": anomaly.severity,
-            "cause_kind": case.cause_kind if (case := cases.get(anomaly.id)) else None,
+            "cause_kind": case.cause_kind if case else None,
             "verdict": case.verdict if case else None,
             "statement": anomaly.statement,
             "seen_before": [_told(each) for each in store.recurrence.like(anomaly)],

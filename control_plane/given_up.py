@@ -21,10 +21,10 @@ def give_up(store: Store, case_id: str, error: Exception, now: float) -> None:
     )
 
 
-def ask_again(store: Store, case_id: str, now: float) -> None:
-    """Let a given up case be driven again."""
+def ask_again(store: Store, case_id: str, actor: str, now: float) -> None:
+    """Let a given up case be driven again; the ledger names `actor`."""
     if failure_of(store, case_id) is not None:
-        store.ledger.append("person", _ASKED, _subject(case_id), {}, (), now)
+        store.ledger.append(actor, _ASKED, _subject(case_id), {}, (), now)
 
 
 def failure_of(store: Store, case_id: str) -> LatheError | None:

@@ -56,8 +56,10 @@ class Leases:
     def announce(self, name: str) -> None:
         """Take the lock together with all others that announce the same name, until `withdraw`."""
         with self._lock:
-            self._announced.add(name)
             self._ask("SELECT pg_advisory_lock_shared(%s) IS NULL", name)
+            self._announced.add(
+                name
+            )  # not before: a new connection would have taken it already, and twice is too often
 
     def withdraw(self, name: str) -> None:
         """End an announcement of this object."""

@@ -47,12 +47,17 @@ class MlflowSink:
         self._store = store
         self._uri = uri
 
-    def mirror(self, run: Run) -> Mirrored:
-        """Add what is new. Raises EnvironmentFault when MLflow does not answer or refuses."""
+    def mirror(self, run: Run) -> Mirrored | None:
+        """Add what is new. None before the first event: what an MLflow run is told at its start is not known then.
+
+        Raises EnvironmentFault when MLflow does not answer or refuses.
+        """
+        segments = self._store.runs.segments(run.id)
+        if not segments:
+            return None
         with _explained(self._uri):
-            segments = self._store.runs.segments(run.id)
             copy = self._copy(run, segments)
-            metrics = self._add_metrics(run, segments, copy) if segments else 0
+            metrics = self._add_metrics(run, segments, copy)
             models = self._add_checkpoints(run, copy)
             self._register(run, copy)
             self._set_state(run, copy)
@@ -72,13 +77,12 @@ class MlflowSink:
         copies = self._client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)
         if copies:
             return copies[0]
-        first = segments[0] if segments else None
-        began = run.created_at if first is None or not first.started_at else first.started_at
-        commit = first.code_version if first else ""
-        tags = {RUN_TAG: run.id, "mlflow.source.git.commit": commit, "lathe.role": run.role.value}
-        copy = self._client.create_run(experiment, start_time=int(1000 * began), tags=tags, run_name=run.name)
-        if first:
-            self._add_params(run, first, copy.info.run_id)
+        first = segments[0]
+        tags = {RUN_TAG: run.id, "mlflow.source.git.commit": first.code_version, "lathe.role": run.role.value}
+        copy = self._client.create_run(
+            experiment, start_time=int(1000 * (first.started_at or run.created_at)), tags=tags, run_name=run.name
+        )
+        self._add_params(run, first, copy.info.run_id)
         return copy
 
     def _add_params(self, run: Run, first: Segment, mlflow_run_id: str) -> None:

@@ -16,7 +16,7 @@ from context_store import Store
 from context_store.records import EffectRequest, Evidence, NewProposal, Principal, Proposal
 from contracts.enums import EffectKind
 from contracts.errors import UserInputError
-from control_plane.effects.effect_kind import CodePayload, LaunchPayload
+from control_plane.effects.effect_kind import CodePayload, LaunchPayload, source_launch
 from control_plane.effects.notify import NotifyPayload
 from control_plane.effects.patch_code import PatchPayload
 from control_plane.effects.patch_config import PatchConfigPayload
@@ -110,8 +110,10 @@ def _bound(store: Store, wish: Wish) -> tuple[BaseModel, str, str]:
             git = Git(Path(store.projects.get(payload.project_id).path))
             code: CodePayload = payload.code.named_in_full(git)
             base, _, diff = patch(git, code.version)
-            state = f"commit {base}" + (_checkpoint(store, payload) if isinstance(payload, ResumePayload) else "")
-            return payload.model_copy(update={"code": code}), diff, state
+            bound, state = payload.model_copy(update={"code": code}), f"commit {base}"
+            if isinstance(bound, ResumePayload):
+                return _as_it_is_now(store, bound), diff, state + _checkpoint(store, bound)
+            return bound, diff, state
         case RunPayload():
             return payload, "", f"run {store.runs.get(payload.run_id).id}"
     return payload, "", ""
@@ -128,6 +130,23 @@ def _parsed(wish: Wish) -> BaseModel:
         where = ".".join(str(part) for part in first["loc"])
         fields = ", ".join(model.model_fields)
         raise UserInputError(f"payload.{where}: {first['msg']}", remedy=f"{wish.kind} has: {fields}") from error
+
+
+def _as_it_is_now(store: Store, payload: ResumePayload) -> ResumePayload:
+    """With the segment that it derives from, and the seed and all overrides that follow from that one."""
+    source = source_launch(store, payload.run_id, payload)
+    if source is None:
+        raise UserInputError(
+            f"run {payload.run_id} has no segment to go on from at step {payload.start_step}",
+            remedy="take source_segment from its segments, or restore its run folder",
+        )
+    return payload.model_copy(
+        update={
+            "source_segment": source.segment,
+            "overrides": {**source.overrides, **payload.overrides},
+            "seed": source.seed if payload.seed is None else payload.seed,
+        }
+    )
 
 
 def _checkpoint(store: Store, payload: ResumePayload) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import structlog
 
-from context_store.records import Run, Schedule
+from context_store.records import Run, Schedule, TriageMark
 from context_store.triage import covers
 from contracts.enums import RunRole, RunState, ScheduleAction
 from contracts.errors import DatabaseUnavailable, LatheError
@@ -24,6 +24,8 @@ _log = structlog.get_logger(__name__)
 _PAGE = 200
 _MIN_NEW_STEPS = 20  # a training that goes on is looked at again after so many steps, or a twentieth more
 
+_Mark = tuple[int, RunState]  # step and state of a run when it was looked at
+
 
 class Timekeeper:
     """One worker's. `look` never waits."""
@@ -33,6 +35,7 @@ class Timekeeper:
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._snoozed: dict[str, tuple[float, _Mark]] = {}  # runs to be looked at again from then on, whatever is new
 
     @property
     def busy(self) -> bool:
@@ -88,14 +91,24 @@ class Timekeeper:
                 break
             known = {case.id for case in store.knowledge.investigations(run_id=run.id)}
             findings, quiet = detect(store, run.id), store.triage.quiet(run.id, self._clock())
-            wanted = [f for f in findings if not any(covers(*each, f.kind, f.series, f.onset) for each in quiet)]
+            marks = [[each for each in quiet if covers(*each, f.kind, f.series, f.onset)] for f in findings]
+            wanted = [finding for finding, found in zip(findings, marks, strict=True) if not found]
             case_id = open_case(store, run.id, wanted, self._clock())
-            store.schedules.mark(run, self._clock())
+            self._looked_at(run, [mark for found in marks for _, mark in found])
             looked += 1
             if case_id is not None and case_id not in known:
                 opened += 1
                 self._tell(schedule, run, case_id)
         return f"looked at {looked} runs, opened {opened} cases"
+
+    def _looked_at(self, run: Run, withheld: Sequence[TriageMark]) -> None:
+        """Not in the store while a snooze withholds a finding: when it ends, the run is looked at once more."""
+        ends = [mark.until for mark in withheld if mark.until is not None]
+        if ends:
+            self._snoozed[run.id] = (min(ends), (run.last_step, run.state))
+            return
+        self._snoozed.pop(run.id, None)
+        self._lathe.store.schedules.mark(run, self._clock())
 
     def _tell(self, schedule: Schedule, run: Run, case_id: str) -> None:
         store, now = self._lathe.store, self._clock()
@@ -108,7 +121,9 @@ class Timekeeper:
     def _with_news(self, schedule: Schedule) -> Iterator[Run]:
         """Trainings that began since the schedule was set, or go on, and made steps or ended since the last look."""
         store = self._lathe.store
-        marks, project = store.schedules.marks(), schedule.target or None
+        now, project = self._clock(), schedule.target or None
+        marks: dict[str, _Mark] = {**store.schedules.marks()}
+        marks |= {run_id: mark for run_id, (until, mark) in self._snoozed.items() if now < until}
         last: str | None = None
         while page := store.runs.list(project_id=project, role=RunRole.TRAINING, limit=_PAGE, before=last):
             for run in page:
@@ -141,7 +156,7 @@ class Timekeeper:
         return f"deleted {points} points of {len(runs)} runs"
 
 
-def _has_news(run: Run, mark: tuple[int, RunState] | None) -> bool:
+def _has_news(run: Run, mark: _Mark | None) -> bool:
     if mark is None:
         return True
     step, state = mark

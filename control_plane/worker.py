@@ -17,7 +17,7 @@ import structlog
 from context_store import Store
 from context_store.records import Activity, Investigation
 from contracts.enums import InvestigationState, ProposalState
-from contracts.errors import DatabaseUnavailable
+from contracts.errors import DatabaseUnavailable, EnvironmentFault
 from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER
 from control_plane.presence import Presence
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 _IDLE_S = 0.2
 _CASES_S = 1.0
 _SHIP_S = 2.0
-_DATABASE_RETRY_S = 0.5
+_RETRY_S = 0.5
 _MAX_CASE_FAILURES = 3
 LOOP = "debug"
 
@@ -94,14 +94,14 @@ class Worker:
             self._presence.forget(gone)
 
     def run_forever(self, stop: threading.Event) -> None:
-        """Until `stop` is set. A database that goes away is waited for."""
+        """Until `stop` is set. A database that goes away, a full disk and the like are waited for."""
         while not stop.is_set():
             try:
                 if not self.step():
                     stop.wait(_IDLE_S)
-            except DatabaseUnavailable as error:
-                _log.warning("waiting for the database", reason=error.message)
-                stop.wait(_DATABASE_RETRY_S)
+            except EnvironmentFault as error:
+                _log.warning("waiting for the machine", reason=error.message, remedy=error.remedy)
+                stop.wait(_RETRY_S)
 
     def run_until(self, done: Callable[[], bool], feed: Feed) -> None:
         """Until `done`, forwarding the live feed meanwhile. Raises what a case failed with for good."""

@@ -185,7 +185,7 @@ class Kit:
             case EffectKind.RESUME_WITH_PATCH:
                 checkpoint = self.store.runs.checkpoint_at_or_before(RUN, 10)
                 assert checkpoint is not None
-                resumed = {"project_id": self.world.project_id, "run_id": RUN, "code": code, "overrides": {}}
+                resumed = {"project_id": self.world.project_id, "run_id": RUN, "code": code, "source_segment": 0}
                 start = {"start_checkpoint": checkpoint.path, "start_step": checkpoint.step, "max_step": 15}
                 return {**resumed, **start, "branch": f"lathe/{number}"}, self.diff(code)
             case _:

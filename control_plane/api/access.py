@@ -72,7 +72,7 @@ async def authenticate(
     request: Request, store: StoreDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
     """The token's owner. Raises Unauthenticated, TooManyRequests."""
-    key = hashlib.sha256(given.credentials.encode(errors="surrogatepass")).hexdigest() if given else _WRONG
+    key = _key(given.credentials) if given else _WRONG
     principal = await _owner(request, store, given.credentials, key) if given else None
     limiter: Limiter = request.app.state.limiter
     wait_s = limiter.take(key if principal else _WRONG, request.state.body_bytes, time.monotonic())
@@ -84,6 +84,16 @@ async def authenticate(
             remedy="send the header: Authorization: Bearer TOKEN; `lathe up` prints one",
         )
     return principal
+
+
+async def still_holds(request: Request, store: Store) -> bool:
+    """Is the token valid now that the request came with? For answers that last; looked up once a second."""
+    given = await _bearer(request)
+    return given is not None and await _owner(request, store, given.credentials, _key(given.credentials)) is not None
+
+
+def _key(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 async def _owner(request: Request, store: Store, secret: str, key: str) -> Principal | None:

@@ -131,8 +131,12 @@ class CommandSegment:
             self._finished("failed", message, f"read {errors}")
         elif nothing := translation.found_nothing:
             self._finished("failed", nothing, f"correct the section log of backend {spec.name} and add it again")
+        elif invoked.steps - step > translation.interval:
+            self._finished("stopped", f"ended by itself at step {step} of {invoked.steps}", f"read {errors}")
         else:
-            self._finished("completed", "" if step >= invoked.steps else f"ended at step {step} of {invoked.steps}", "")
+            self._finished(
+                "completed", "" if step >= invoked.steps else f"last logged step {step} of {invoked.steps}", ""
+            )
         return 0
 
     # --- events

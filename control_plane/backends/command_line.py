@@ -25,7 +25,7 @@ import importlib.metadata, json, platform
 facts = {"python": platform.python_version()}
 for name in %r:
     try:
-        facts["packages." + name] = importlib.metadata.version(name)
+        facts["package." + name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
 print(json.dumps(facts))

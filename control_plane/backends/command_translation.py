@@ -18,7 +18,8 @@ _TRACED_STEPS = 2  # as our own trainer's lines are
 class Translation:
     """Of one attempt, which began at `start_step`. `pump` may be called at any time and appends what is new.
 
-    Rows are counted, so a translation that was killed is continued by another one of the same attempt.
+    Rows are counted, so a translation that was killed is continued by another one of the same attempt. `interval`: the
+    most steps between two rows.
     """
 
     def __init__(self, spec: BackendSpec, launch: Launch, log: EventLog, attempt: Path, *, start_step: int) -> None:
@@ -28,6 +29,7 @@ class Translation:
         kept = segment_folder(launch.folder, launch.segment) / "checkpoints"
         self._checkpoints = CheckpointWatch(spec.checkpoints, attempt / "output", kept) if spec.checkpoints else None
         self._num_rows = 0
+        self.interval = 0
         self._logged = start_step
         self._trace_until = start_step + _TRACED_STEPS
 
@@ -35,6 +37,7 @@ class Translation:
         """Rows, then what was executed, then the checkpoints that the rows have reached. Raises EnvironmentFault."""
         for row in self._metrics.rows():
             self._num_rows += 1
+            self.interval = max(self.interval, row.step - self._logged)
             self._logged = max(self._logged, row.step)
             if self._num_rows > self._log.rows:  # the others were translated by a process that is gone
                 self._log.append(Metrics(step=row.step, values=row.values))

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -71,6 +72,15 @@ def finished_event(run_folder: Path, segment: int) -> Finished | None:
     return event if isinstance(event, Finished) else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _End:
+    """Of the process. `status`: as in Popen.returncode. `over_limit`: it was killed for the CPU that it used."""
+
+    status: int
+    cpu_s: float
+    over_limit: bool
+
+
 def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
     """Run the launch to its end, or continue it where a crash or failure left it.
 
@@ -89,8 +99,8 @@ def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
             process = _start(launch, folder, lock)
             if launch.background:
                 os.setpriority(os.PRIO_PROCESS, process.pid, _BACKGROUND_NICENESS)
-            status, cpu_s = _watch(process, launch, cancel_grace_s)
-            return _read_end(launch, status, cpu_s=cpu_s, wall_s=time.monotonic() - started)
+            end = _watch(process, launch, cancel_grace_s)
+            return _read_end(launch, end, wall_s=time.monotonic() - started)
 
 
 def died(launch: Launch, message: str, remedy: str) -> Outcome:
@@ -151,25 +161,37 @@ def clean_environment(project: str, *, num_threads: int) -> Mapping[str, str]:
     return kept | fixed
 
 
-def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> tuple[int, float]:
-    """Wait for the process; (exit status as in Popen.returncode, CPU seconds). Kills what exceeds its limits."""
+def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> _End:
+    """Wait for the process. Kills what exceeds its limits, with all that it started."""
     kill_at: float | None = None
-    look_at = 0.0
+    look_at = seen_s = 0.0
+    limit_s = float("inf") if launch.cpu_limit_s is None else launch.cpu_limit_s
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, usage.ru_utime + usage.ru_stime
+            cpu_s = max(seen_s, usage.ru_utime + usage.ru_stime)  # the latter lacks what nobody waited for
+            return _End(status=process.returncode, cpu_s=cpu_s, over_limit=seen_s > limit_s)
         if kill_at is None and _stop_file(launch).exists():
             process.send_signal(signal.SIGTERM)
             kill_at = time.monotonic() + cancel_grace_s
         elif kill_at is not None and time.monotonic() > kill_at:
-            process.kill()
+            _kill_all(process.pid)
         if launch.cpu_limit_s is not None and time.monotonic() > look_at:
             look_at = time.monotonic() + _USAGE_S
-            if _cpu_s(process.pid) > launch.cpu_limit_s:
-                process.kill()
+            seen_s = max(seen_s, _cpu_s(process.pid))
+            if seen_s > limit_s:
+                _kill_all(process.pid)
         time.sleep(_POLL_S)
+
+
+def _kill_all(pid: int) -> None:
+    """A process and what it started, which may have sessions of its own."""
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _cpu_s(pid: int) -> float:
@@ -184,11 +206,12 @@ def _cpu_s(pid: int) -> float:
     return total
 
 
-def _read_end(launch: Launch, status: int, *, cpu_s: float, wall_s: float) -> Outcome:
+def _read_end(launch: Launch, end: _End, *, wall_s: float) -> Outcome:
+    status, cpu_s = end.status, end.cpu_s
     if done := finished_event(launch.folder, launch.segment):
         reason = "died" if status == _MACHINE_FAULT else done.reason
         return _outcome(launch, done.step, reason, done.message, done.remedy, cpu_s=cpu_s, wall_s=wall_s)
-    if launch.cpu_limit_s is not None and cpu_s > launch.cpu_limit_s:
+    if launch.cpu_limit_s is not None and (end.over_limit or cpu_s > launch.cpu_limit_s):
         return _outcome(
             launch,
             _last_step(launch),

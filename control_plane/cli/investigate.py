@@ -92,7 +92,7 @@ def work_on(lathe: Lathe, case_id: str) -> Investigation:
 
     if (halt := lathe.store.policies.halted()) is not None:
         notes().print(f"halted by {halt.set_by}: {halt.reason}; it goes on after: lathe policy resume", markup=False)
-    ask_again(lathe.store, case_id, time.time())
+    ask_again(lathe.store, case_id, lathe.settings.actor, time.time())
     begin = lathe.store.activity.publish("progress", f"looking into case {case_id}", investigation_id=case_id)
     feed = Feed(lathe.store, feed_printer(), after=begin.id - 1)
     if lathe.leases.is_held(WORKER):

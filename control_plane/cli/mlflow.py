@@ -23,9 +23,10 @@ def mlflow(
         from control_plane.mlflow_sink import MlflowSink
 
         sink = MlflowSink(lathe.store, uri)
-        copied = [sink.mirror(lathe.store.runs.get(run)) for run in runs]
+        tried = [sink.mirror(lathe.store.runs.get(run)) for run in runs]
+    copied = [each for each in tried if each is not None]
     if as_json:
         print_json(copied)
         return
     rows = [(each.run_id, each.mlflow_run_id, each.num_metrics, each.num_checkpoints) for each in copied]
-    print_table(("run", "in MLflow", "new points", "new checkpoints"), rows, empty="")
+    print_table(("run", "in MLflow", "new points", "new checkpoints"), rows, empty="nothing to copy: no run has begun")

@@ -122,7 +122,7 @@ class Demo:
 
     def _drive(self, case_id: str) -> None:
         """Until the case is closed or waits for a person."""
-        ask_again(self._store, case_id, time.time())
+        ask_again(self._store, case_id, self._lathe.settings.actor, time.time())
         with Worker(self._lathe, name=f"demo:{case_id}") as worker:
             worker.run_until(lambda: self._is_settled(case_id), self._feed)
 

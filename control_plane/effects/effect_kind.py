@@ -42,19 +42,8 @@ class Workshop:
         return self.worktrees.materialise(Path(project.path), code.version)
 
     def source_launch(self, run_id: str, payload: LaunchPayload) -> Launch | None:
-        """What the segment that the payload derives from was started with; None when unknown.
-
-        That is `source_segment`; a payload without one means the newest segment that begins at or before its step.
-        """
-        run = self.store.runs.get(run_id)
-        number = payload.source_segment
-        if number is None:
-            begun = [s.number for s in self.store.runs.segments(run_id) if s.start_step <= payload.start_step]
-            number = max(begun, default=None)
-        try:
-            return None if number is None else read_launch(Path(run.folder), number)
-        except NotFound:
-            return None
+        """As the function `source_launch`."""
+        return source_launch(self.store, run_id, payload)
 
 
 class Done(Enum):
@@ -127,6 +116,22 @@ class LaunchPayload(BaseModel):
     seed: int | None = None
     source_segment: int | None = Field(default=None, ge=0)  # whose seed and overrides hold where nothing is said
     entry: str = "recipe:recipe"
+
+
+def source_launch(store: Store, run_id: str, payload: LaunchPayload) -> Launch | None:
+    """What the segment that the payload derives from was started with; None when unknown.
+
+    That is `source_segment`; a payload without one means the newest segment that begins at or before its step.
+    """
+    run = store.runs.get(run_id)
+    number = payload.source_segment
+    if number is None:
+        begun = [each.number for each in store.runs.segments(run_id) if each.start_step <= payload.start_step]
+        number = max(begun, default=None)
+    try:
+        return None if number is None else read_launch(Path(run.folder), number)
+    except NotFound:
+        return None
 
 
 def parse_payload(model: type[P], effect: Effect) -> P:

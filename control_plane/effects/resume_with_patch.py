@@ -130,7 +130,10 @@ class ResumeWithPatch:
     def _require_newest(self, payload: ResumePayload, owner: str) -> None:
         """The run may have been resumed with other code since the proposal was made."""
         if payload.source_segment is None:
-            return
+            raise ApprovalInvalid(
+                "the proposal names no source_segment, so its seed and overrides are not bound",
+                remedy="make the proposal again",
+            )
         folder = Path(self._workshop.store.runs.get(payload.run_id).folder)
         source = self._workshop.source_launch(payload.run_id, payload)
         known = {payload.code.base, source.code_version if source else payload.code.base}

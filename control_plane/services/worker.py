@@ -22,5 +22,8 @@ if __name__ == "__main__":
     with Lathe.open(settings) as lathe, Worker(lathe, name=f"{platform.node()}:{os.getpid()}") as worker:
         upkeep = threading.Thread(target=Upkeep(lathe).run_until, args=[stop])
         upkeep.start()
-        worker.run_forever(stop)
-        upkeep.join()
+        try:
+            worker.run_forever(stop)
+        finally:
+            stop.set()
+            upkeep.join()

@@ -63,7 +63,7 @@ def propose_fix(lathe: Lathe, small: SmallProject, **changes: Any) -> Proposal:
         lathe,
         kind=EffectKind.RESUME_WITH_PATCH,
         title="go on without the steeper slope",
-        payload=payload(lathe, small, branch="lathe/fix-1", **changes),
+        payload=payload(lathe, small, branch="lathe/fix-1", **{"source_segment": 0, **changes}),
         diff=lathe.worktrees.materialise(small.folder, CodeVersion(base=small.bad, revert=(small.bad,))).diff,
         base_state=f"commit {small.bad}, checkpoint {checkpoint_at(lathe, 10).sha256}",
     )

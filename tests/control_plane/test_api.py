@@ -299,3 +299,14 @@ def test_events_stream_from_where_the_reader_was(server: str, store: Store) -> N
             if len(events) == 2:
                 break
     assert events == [("finding", "second"), ("approval", "third")]
+
+
+def test_a_stream_ends_when_its_token_is_revoked(server: str, store: Store) -> None:
+    secret = store.tokens.create("gpu-9", Role.VIEWER)
+    store.activity.publish("finding", "seen")
+    headers = {"Authorization": f"Bearer {secret}"}
+    with httpx.stream("GET", f"{server}/events", headers=headers, timeout=15) as response:
+        lines = response.iter_lines()
+        assert any("seen" in line for line in lines)
+        store.tokens.revoke(store.tokens.find(secret).id, "root", time.time())
+        assert not any(line.startswith("data") for line in lines), "and it ends"

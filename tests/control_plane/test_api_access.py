@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from case import CASE, train_bad_run
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from small_project import SmallProject
 from test_api import PROBLEM, header
 from test_cli import Command, command  # noqa: F401 - a fixture
 
@@ -20,6 +22,7 @@ from contracts.enums import Role
 from control_plane.api.access import AtLeast
 from control_plane.api.app import ApiOptions, create_app
 from control_plane.api.limits import BURST_S, Allowance, Limiter
+from control_plane.given_up import give_up
 from control_plane.wiring import Lathe
 
 # What each role may do that those before it may not. Everything else is a viewer's.
@@ -140,6 +143,17 @@ def test_a_token_that_was_revoked_elsewhere_changes_nothing_any_more(client: Tes
     store.tokens.revoke(store.tokens.find(secret).id, "root", time.time())
     assert client.post("/api/v1/negatives", json={}, headers=its).status_code == 401
     assert client.get("/api/v1/health", headers=its).status_code == 401
+
+
+def test_the_ledger_names_who_asked_for_a_case_again(
+    client: TestClient, lathe: Lathe, small_project: SmallProject
+) -> None:
+    train_bad_run(lathe, small_project)
+    give_up(lathe.store, CASE, ValueError("earlier"), now=0.0)
+    asked = client.post(f"/api/v1/investigations/{CASE}/ask-again", headers=header(lathe.store, Role.RESEARCHER))
+    assert asked.status_code == 200
+    newest = lathe.store.ledger.list(subject=f"investigation:{CASE}")[0]
+    assert (newest.action, newest.actor) == ("case_asked_again", "a researcher")
 
 
 def test_a_token_ends_when_it_was_said_to(store: Store, lathe: Lathe) -> None:

@@ -6,15 +6,17 @@ import time
 from typing import Any
 
 import pytest
-from case import RUN, propose_fix, train_bad_run
+from case import RUN, approve, finish, payload, propose_fix, train_bad_run
 from fastapi.testclient import TestClient
 from small_project import SmallProject
 from test_api import PROBLEM, header
 from test_cli import Command, command  # noqa: F401 - a fixture
 
 from context_store.records import Proposal
-from contracts.enums import EffectKind, ProposalState, Role
+from contracts.enums import EffectKind, EffectState, ProposalState, Role
 from control_plane.api.app import create_app
+from control_plane.proposing import request_approved
+from control_plane.trainings import follow
 from control_plane.wiring import Lathe
 
 POLICIES = "/api/v1/policies"
@@ -57,6 +59,24 @@ def test_a_reviewer_edits_and_another_proposal_waits(client: TestClient, lathe: 
     assert (old["state"], old["replaced_by"], old["comment"]) == ("superseded", made["proposal"]["id"], "shorter")
     stale = post(client, lathe, f"{path}/approve", wish, Role.REVIEWER)
     assert stale.status_code == 409
+
+
+def test_what_is_proposed_is_bound_whole(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:
+    """Somebody resumes the run with other values before the effect: what was shown is carried out."""
+    train_bad_run(lathe, small_project)
+    wish = {
+        "kind": "resume_with_patch", "payload": payload(lathe, small_project, branch="lathe/fix-1"),
+        "title": "go on without the steeper slope", "risk": "low", "verification": "the loss falls",
+    }  # fmt: skip
+    made = post(client, lathe, "/api/v1/proposals", wish, Role.RESEARCHER).json()["proposal"]
+    assert (made["payload"]["source_segment"], made["payload"]["overrides"]) == (0, {"step_s": 0.001})
+    later = lathe.trainings.go_on(RUN, overrides={"slope": 9.0}, max_step=35)
+    follow(lathe.backend, lathe.shipper, later)
+    approve(lathe, lathe.store.proposals.get(made["id"]))
+    request_approved(lathe.store, time.time())
+    effect = finish(lathe, f"apply:{made['id']}")
+    assert effect.state == EffectState.DONE, effect.message
+    assert lathe.store.runs.declared(RUN, 2)["slope"] == -0.01
 
 
 def test_changes_are_asked_for_with_a_comment(client: TestClient, lathe: Lathe, proposal: Proposal) -> None:

@@ -22,6 +22,13 @@ from control_plane.backends.command_registry import Registry
 from control_plane.backends.segment import is_running, request_stop, run_segment
 
 GRACE_S = 10.0
+SHELL = (  # changes of the spec: `sh train.sh OUTPUT_DIR STEPS` instead
+    (
+        f'["{sys.executable}", "train.py", "--seed", "{{seed}}", "--steps", "{{steps}}", "--out",',
+        '["sh", "train.sh",',
+    ),
+    ('"{output_dir}",', '"{output_dir}", "{steps}",'),
+)
 
 
 @pytest.fixture
@@ -111,18 +118,39 @@ def test_executed_files_and_lines_are_recorded(launch: Launch, project: Path) ->
 def test_a_program_that_is_not_python_leaves_no_trace(tmp_path: Path, project: Path) -> None:
     """Then `executed` stays empty, which keeps verdicts at `cannot_tell`."""
     (project / "train.sh").write_text('echo \'{"step": 1, "train": {"loss": 1.5}}\' > "$1/metrics.jsonl"\n')
-    launch = connected(
-        tmp_path,
-        project,
-        (
-            f'["{sys.executable}", "train.py", "--seed", "{{seed}}", "--steps", "{{steps}}", "--out",',
-            '["sh", "train.sh",',
-        ),
-        ('"{output_dir}",', '"{output_dir}", "{steps}",'),
-    )
-    assert run(launch).message == "ended at step 1 of 25"
+    launch = connected(tmp_path, project, *SHELL)
+    outcome = run(launch)
+    assert (outcome.reason, outcome.message) == ("stopped", "ended by itself at step 1 of 25")
     assert losses(launch) == {1: 1.5}
     assert not [each for each in events(launch) if isinstance(each, CodeExecuted)]
+
+
+@pytest.mark.parametrize(("last", "reason"), [(20, "completed"), (10, "stopped")])
+def test_only_a_training_that_came_to_its_end_is_complete(
+    tmp_path: Path, project: Path, last: int, reason: str
+) -> None:
+    """Exit status 0 is not enough; a row every 10 steps may be lacking."""
+    rows = "".join(f'{{"step": {step}, "train": {{"loss": 1.5}}}}\n' for step in range(10, last + 1, 10))
+    (project / "rows").write_text(rows)
+    (project / "train.sh").write_text('cp rows "$1/metrics.jsonl"\n')
+    launch = connected(tmp_path, project, *SHELL)
+    outcome = run(launch)
+    assert (outcome.reason, outcome.last_step) == (reason, last)
+
+
+def test_the_cpu_limit_holds_for_what_the_command_starts(launch: Launch, project: Path) -> None:
+    """A worker that nobody waits for counts, is killed too, and the outcome says why."""
+    (project / "train.py").write_text(
+        "import os, subprocess, sys\n"
+        "busy = subprocess.Popen([sys.executable, '-c', 'while True: pass'], start_new_session=True)\n"
+        "open('worker', 'w').write(str(busy.pid))\n"
+        "while True: pass\n"
+    )
+    outcome = run(dataclasses.replace(launch, cpu_limit_s=1.0))
+    assert outcome.reason == "over_budget"
+    assert outcome.cpu_s > 1.0
+    worker = int((project / "worker").read_text())
+    until(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_going_on_from_a_checkpoint_is_bitwise_equal(launch: Launch, tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def take_back(lathe: Lathe, key: str = "undo-1") -> Effect:
 
 def test_a_fix_is_taken_back_once(lathe: Lathe, bad_run: SmallProject) -> None:
     """The run goes on from where the fix began, with code, overrides and seed from before it."""
-    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    proposal = propose_fix(lathe, bad_run)
     approve(lathe, proposal)
     apply(lathe, proposal)
     assert finish(lathe, "apply-1").state == EffectState.DONE
@@ -237,7 +237,7 @@ def test_only_what_was_approved_and_done_can_be_taken_back(lathe: Lathe, bad_run
 
 
 def test_a_fix_that_the_run_has_left_behind_is_not_taken_back(lathe: Lathe, bad_run: SmallProject) -> None:
-    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    proposal = propose_fix(lathe, bad_run)
     approve(lathe, proposal)
     apply(lathe, proposal)
     assert finish(lathe, "apply-1").state == EffectState.DONE
@@ -312,7 +312,7 @@ def test_a_checkpoint_that_is_gone_is_refused(lathe: Lathe, bad_run: SmallProjec
 
 def test_what_was_approved_runs_whatever_was_set_since(lathe: Lathe, bad_run: SmallProject) -> None:
     """A resume with other overrides between the proposal and its execution changes nothing."""
-    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    proposal = propose_fix(lathe, bad_run)
     later = lathe.trainings.go_on(RUN, overrides={"slope": 9.0}, max_step=35)
     lathe.backend.submit(later)
     until(lambda: finished_event(later.folder, 1) is not None)
@@ -324,8 +324,18 @@ def test_what_was_approved_runs_whatever_was_set_since(lathe: Lathe, bad_run: Sm
     assert lathe.store.runs.declared(RUN, 2)["slope"] == -0.01
 
 
+def test_a_fix_that_names_no_segment_is_refused(lathe: Lathe, bad_run: SmallProject) -> None:
+    """Its seed and overrides would be those of whatever segment is the newest when it is carried out."""
+    proposal = propose_fix(lathe, bad_run, source_segment=None)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    effect = finish(lathe, "apply-1")
+    assert effect.state == EffectState.REFUSED
+    assert "source_segment" in effect.message
+
+
 def test_a_fix_for_code_that_no_longer_runs_is_refused(lathe: Lathe, bad_run: SmallProject) -> None:
-    proposal = propose_fix(lathe, bad_run, source_segment=0)
+    proposal = propose_fix(lathe, bad_run)
     lathe.trainings.go_on(RUN, commit=bad_run.good, max_step=35)
     approve(lathe, proposal)
     apply(lathe, proposal)

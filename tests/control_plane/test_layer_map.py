@@ -10,7 +10,7 @@ from small_project import SmallProject
 from test_api import client, header  # noqa: F401 - client is a fixture
 
 from contracts.enums import Role
-from control_plane.api.routes.layer_map import _columns, _farthest
+from control_plane.api.routes.layer_map import _columns, _farthest, _first_broken
 from control_plane.wiring import Lathe
 
 NAN = float("nan")
@@ -35,6 +35,22 @@ def test_columns_without_a_step_are_left_out() -> None:
     starts, bounds = _columns(np.array([1, 2, 99, 100]), 10)
     assert (starts.tolist(), bounds.tolist()) == ([1, 91], [0, 2])
     assert [len(part) for part in _columns(np.array([], dtype=np.int64), 10)] == [0, 0]
+
+
+def test_every_row_that_breaks_has_its_crosses_one_a_cell() -> None:
+    """48 layers of 20,000 steps: a layer that broke first does not use up the crosses of a second one."""
+    broken = np.zeros((48, 20_000), dtype=bool)
+    broken[5, 10_000:] = True
+    broken[31, 15_000:] = True
+    _, bounds = _columns(np.arange(20_000), 300)
+    rows, places = _first_broken(broken, bounds)
+    column = np.searchsorted(bounds, places, side="right") - 1
+    assert set(rows.tolist()) == {5, 31}
+    assert (places[rows == 5][0], places[rows == 31][0]) == (10_000, 15_000)
+    for row, first in ((5, 10_000), (31, 15_000)):
+        reached = np.searchsorted(bounds, first, side="right") - 1
+        assert column[rows == row].tolist() == list(range(reached, len(bounds)))
+    assert [part.size for part in _first_broken(np.zeros((2, 0), dtype=bool), bounds[:0])] == [0, 0]
 
 
 def test_the_map_of_a_run_and_what_a_commit_changes_are_told(

@@ -16,7 +16,7 @@ from context_store.records import NewRun, Project
 from contracts.enums import RunRole, RunState
 from contracts.errors import EnvironmentFault
 from contracts.events import CheckpointSaved, Event, Finished, Metrics, SegmentStarted, encode, segment_folder
-from control_plane.mlflow_sink import RUN_TAG, MlflowSink
+from control_plane.mlflow_sink import RUN_TAG, Mirrored, MlflowSink
 from control_plane.settings import Settings
 from control_plane.upkeep import Upkeep
 from control_plane.wiring import Lathe
@@ -64,18 +64,35 @@ def steps(lo: int, hi: int, loss: float) -> list[Event]:
     ]
 
 
+def mirrored(sink: MlflowSink, store: Store) -> Mirrored:
+    found = sink.mirror(store.runs.get(RUN))
+    assert found is not None
+    return found
+
+
+def test_a_run_without_an_event_waits_for_its_parameters(store: Store, tmp_path: Path, uri: str) -> None:
+    """They stand in its first event; an MLflow run gets them when it is made."""
+    store.projects.put(Project(id="p", path="/p"))
+    store.runs.create(NewRun(id=RUN, project_id="p", name="base", role=RunRole.TRAINING, folder=str(tmp_path / RUN)))
+    sink = MlflowSink(store, uri)
+    assert sink.mirror(store.runs.get(RUN)) is None
+    begin(store, tmp_path / RUN, 0, 0)
+    copy = MlflowClient(uri).get_run(mirrored(sink, store).mlflow_run_id)
+    assert (copy.data.params["seed"], copy.data.tags["mlflow.source.git.commit"]) == ("3", "c0ffee")
+
+
 def test_a_run_appears_with_everything_and_only_what_is_new_is_added(store: Store, tmp_path: Path, uri: str) -> None:
     folder = tmp_path / RUN
     begin(store, folder, 0, 0)
     saved = CheckpointSaved(step=4, path=f"{folder}/step-4", sha256="ab" * 32, size_bytes=1)
     ship(store, folder, 0, *steps(1, 5, 0.0), saved)
     sink, client = MlflowSink(store, uri), MlflowClient(uri)
-    first = sink.mirror(store.runs.get(RUN))
+    first = mirrored(sink, store)
     assert (first.num_metrics, first.num_checkpoints) == (8, 1)
-    again = sink.mirror(store.runs.get(RUN))
+    again = mirrored(sink, store)
     assert (again.mlflow_run_id, again.num_metrics, again.num_checkpoints) == (first.mlflow_run_id, 0, 0)
     ship(store, folder, 0, *steps(5, 7, 0.0), Finished(step=6, reason="stopped"))
-    assert MlflowSink(store, uri).mirror(store.runs.get(RUN)).num_metrics == 4
+    assert mirrored(MlflowSink(store, uri), store).num_metrics == 4
     copy = client.get_run(first.mlflow_run_id)
     assert (copy.info.run_name, copy.info.status, copy.data.tags[RUN_TAG]) == ("base", "KILLED", RUN)
     assert copy.data.params["optim.lr"] == "0.01"
@@ -99,10 +116,10 @@ def test_a_resume_copies_its_steps_again_and_a_completed_run_becomes_a_model(
     begin(store, folder, 0, 0)
     ship(store, folder, 0, *steps(1, 9, 0.0), Finished(step=8, reason="stopped"))
     sink, client = MlflowSink(store, uri), MlflowClient(uri)
-    run_id = sink.mirror(store.runs.get(RUN)).mlflow_run_id
+    run_id = mirrored(sink, store).mlflow_run_id
     begin(store, folder, 1, 4)
     ship(store, folder, 1, *steps(5, 7, 100.0))
-    assert sink.mirror(store.runs.get(RUN)).num_metrics == 4
+    assert mirrored(sink, store).num_metrics == 4
     assert client.get_run(run_id).info.status == "RUNNING"
     saved = CheckpointSaved(step=9, path=f"{folder}/step-9", sha256="cd" * 32, size_bytes=1)
     ship(store, folder, 1, *steps(7, 10, 100.0), saved, Finished(step=9, reason="completed"))

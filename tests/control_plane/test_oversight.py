@@ -51,7 +51,7 @@ def running_diagnostic(lathe: Lathe, bad_run: SmallProject) -> Executor:
 
 def test_an_edit_is_carried_out_with_the_diff_that_was_shown(lathe: Lathe, bad_run: SmallProject) -> None:
     """Other code, other overrides, another end: the new diff is what runs, on a branch of its own."""
-    old = propose_fix(lathe, bad_run, source_segment=0)
+    old = propose_fix(lathe, bad_run)
     code = {"base": bad_run.bad[:12], "revert": [bad_run.bad[:12], bad_run.innocent[:12]]}
     changes = Changes.model_validate({"code": code, "overrides": {"step_s": 0.002}, "max_step": 35})
     new = revise(lathe.store, old.id, changes, ADA, "the note too", time.time(), old.bound_hash)

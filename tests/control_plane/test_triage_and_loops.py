@@ -7,7 +7,7 @@ from pathlib import Path
 
 from case import CASE, RUN, propose_fix, train_bad_run
 from fastapi.testclient import TestClient
-from small_project import SmallProject
+from small_project import SmallProject, until
 from test_api import client, header  # noqa: F401 - client is a fixture
 from test_schedules import once, set_one
 
@@ -16,6 +16,7 @@ from context_store.records import NewRun, Project
 from contracts.enums import Role, RunRole, TriageKind
 from contracts.events import Event, Metrics, SegmentStarted, encode, segment_folder
 from contracts.evidence import EvidenceRef
+from control_plane.timekeeper import Timekeeper
 from control_plane.wiring import Lathe
 from loops.debug import detect
 
@@ -28,24 +29,26 @@ def say(client: TestClient, store: Store, kind: str, role: Role = Role.RESEARCHE
     return client.post(URL, json=body, headers=header(store, role)).status_code
 
 
-def test_a_snoozed_case_does_not_need_you_until_it_ends(
+def test_a_snoozed_case_is_not_told_of_until_it_ends_but_its_proposal_is(
     client: TestClient,  # noqa: F811
     lathe: Lathe,
     small_project: SmallProject,
 ) -> None:
     store = lathe.store
     train_bad_run(lathe, small_project)
-    proposal = propose_fix(lathe, small_project)
     viewer = header(store, Role.VIEWER)
-    assert client.get("/api/v1/health", headers=viewer).json()["needs_you"] == 1
     assert say(client, store, "acknowledged") == 201
-    assert client.get("/api/v1/health", headers=viewer).json()["needs_you"] == 1
+    assert client.get("/api/v1/health", headers=viewer).json()["ok"] is False
     assert say(client, store, "snoozed", for_s=3600.0) == 201
     quiet = client.get("/api/v1/health", headers=viewer).json()
     assert (quiet["needs_you"], quiet["quiet_cases"], quiet["ok"]) == (0, [CASE], True)
-    assert proposal.title not in quiet["sentence"]
+    assert "the loss rises" not in quiet["sentence"]
+    propose_fix(lathe, small_project)
+    waiting = client.get("/api/v1/health", headers=viewer).json()
+    assert (waiting["needs_you"], waiting["quiet_cases"], waiting["ok"]) == (1, [CASE], False)
+    assert waiting["sentence"] == "One proposal waits for you: the loss rises"
     assert say(client, store, "reopened", comment="look again") == 201
-    assert client.get("/api/v1/health", headers=viewer).json()["needs_you"] == 1
+    assert client.get("/api/v1/health", headers=viewer).json()["quiet_cases"] == []
     marks = client.get(URL, params={"subject": SUBJECT}, headers=viewer).json()["marks"]
     assert [(mark["kind"], mark["actor"]) for mark in marks] == [
         ("acknowledged", "a researcher"), ("snoozed", "a researcher"), ("reopened", "a researcher"),
@@ -91,6 +94,28 @@ def test_the_monitor_opens_no_case_for_what_was_muted(lathe: Lathe, tmp_path: Pa
         store.triage.mark(EvidenceRef(kind="anomaly", id=str(anomaly.id)), TriageKind.MUTED, "ada", time.time())
     assert once(lathe, time.time()).last_message == "looked at 2 runs, opened 1 cases"
     assert [case.run_id for case in store.knowledge.investigations()] == ["run-plain"]
+
+
+def test_what_was_snoozed_opens_its_case_when_the_snooze_ends(lathe: Lathe, tmp_path: Path) -> None:
+    """Although nothing new came of the run since."""
+    store, now = lathe.store, time.time()
+    set_one(store, at=now - 60.0)
+    train(store, tmp_path, "run-snoozed")
+    detect(store, "run-snoozed")
+    for anomaly in store.knowledge.anomalies(run_id="run-snoozed"):
+        subject = EvidenceRef(kind="anomaly", id=str(anomaly.id))
+        store.triage.mark(subject, TriageKind.SNOOZED, "ada", now, until=now + 600.0)
+    moments = [now, now + 61.0, now + 700.0, now + 761.0]
+    keeper = Timekeeper(lathe, lambda: moments[len(said)])
+    said: list[str] = []
+    while len(said) < len(moments):
+        keeper.look()
+        until(lambda: not keeper.busy)
+        said.append(store.schedules.list()[0].last_message)
+    assert said == [
+        "looked at 1 runs, opened 0 cases", "looked at 0 runs, opened 0 cases",
+        "looked at 1 runs, opened 1 cases", "looked at 0 runs, opened 0 cases",
+    ]  # fmt: skip
 
 
 def test_loops_tell_what_they_are_for_and_what_their_scores_are_held_against(

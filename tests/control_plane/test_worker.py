@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import psycopg
 import pytest
 from case import CASE, diagnostic, train_bad_run
 from small_project import SmallProject, until
@@ -107,6 +108,38 @@ def test_whoever_waits_for_a_given_up_case_is_told(
     finally:
         stop.set()
         background.join()
+
+
+def test_a_full_disk_is_waited_for(lathe: Lathe, small_project: SmallProject) -> None:
+    """The database says so until somebody makes room; then the work goes on."""
+    train_bad_run(lathe, small_project)
+    close_case(lathe)
+    diagnostic(lathe, small_project)
+    stop = threading.Event()
+    worker = threading.Thread(target=work_until, args=[lathe, stop])
+    with psycopg.connect(lathe.store.url, autocommit=True) as database:
+        database.execute(NO_SPACE)
+        try:
+            worker.start()
+            until(lambda: database.execute("SELECT last_value FROM refused").fetchone() >= (2,))
+            database.execute("DROP FUNCTION refuse CASCADE; DROP SEQUENCE refused")
+            until(lambda: lathe.store.effects.get("d1").state == EffectState.DONE)
+        finally:
+            stop.set()
+            worker.join()
+
+
+def work_until(lathe: Lathe, stop: threading.Event) -> None:
+    with Worker(lathe, name="a") as worker:
+        worker.run_forever(stop)
+
+
+NO_SPACE = """
+CREATE SEQUENCE refused;
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM nextval('refused'); RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON effect FOR EACH ROW EXECUTE FUNCTION refuse();
+"""
 
 
 def close_case(lathe: Lathe) -> None:

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from context_store import Store
 from context_store.records import Activity
-from control_plane.api.access import StoreDep
+from control_plane.api.access import StoreDep, still_holds
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import MAX_ID, MAX_LIMIT, Page
 from control_plane.encoding import dumps
@@ -51,12 +51,15 @@ async def events(
     after: _After = 0,
     last_event_id: Annotated[int | None, Header(ge=0, le=MAX_ID)] = None,
 ) -> EventSourceResponse:
-    """Everything above `after` (or the header Last-Event-ID) and then what happens, until the client leaves."""
+    """Everything above `after` (or the header Last-Event-ID) and then what happens.
+
+    It ends when the client leaves, or when its token does not hold any more.
+    """
     return EventSourceResponse(_follow(request, store, last_event_id if last_event_id is not None else after))
 
 
 async def _follow(request: Request, store: Store, last: int) -> AsyncIterator[ServerSentEvent]:
-    while not await request.is_disconnected():
+    while not await request.is_disconnected() and await still_holds(request, store):
         found: list[Activity] = await run_in_threadpool(store.activity.after, last)
         for each in found:
             last = each.id

@@ -23,7 +23,7 @@ _VERSION = version("lathe")
 
 class Health(Body):
     """`halted`: the policy that lets nothing begin, or null. `quiet_cases`: those that people snoozed, muted or called
-    false alarms; they count in nothing here.
+    false alarms; they are not told of here, but their open proposals are: those wait for a reviewer.
     """
 
     ok: bool
@@ -49,7 +49,7 @@ def health(store: StoreDep, clock: ClockDep, principal: PrincipalDep) -> Answer:
     runs; `needs_you`: open proposals.
     """
     halted, quiet = store.policies.halted(), store.triage.quiet_cases(clock())
-    waiting = [each for each in store.proposals.list(state=ProposalState.OPEN) if each.investigation_id not in quiet]
+    waiting = store.proposals.list(state=ProposalState.OPEN)
     trainings = store.runs.list(role=RunRole.TRAINING, limit=_RECENT)
     running = [run for run in trainings if run.state == RunState.RUNNING]
     open_cases = [

@@ -98,8 +98,8 @@ def investigation(store: StoreDep, case_id: str) -> Answer:
 
 
 @router.post("/{case_id}/ask-again", response_model=OneInvestigation)
-def ask_for_it_again(store: StoreDep, clock: ClockDep, _: ResearcherDep, case_id: str) -> Answer:
+def ask_for_it_again(store: StoreDep, clock: ClockDep, principal: ResearcherDep, case_id: str) -> Answer:
     """Let a case that was given up be driven again; any other one goes on as it is."""
     store.knowledge.investigation(case_id)
-    ask_again(store, case_id, clock())
+    ask_again(store, case_id, principal.name, clock())
     return Answer({"investigation": store.knowledge.investigation(case_id)})

@@ -15,11 +15,10 @@ from control_plane.api.routes.read import Step, require_matrix
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 _MAX_NAMES = 1000
-_MAX_BROKEN = 2000
 
 
 class BrokenPoint(Body):
-    """A value that is not finite."""
+    """The first value of a row in a column that is not finite."""
 
     row: int
     step: int
@@ -27,7 +26,8 @@ class BrokenPoint(Body):
 
 class LayerMap(Body):
     """`values[row][column]`: of the steps from `steps[column]` to the next column the value farthest from the median
-    of all rows in these steps; null where the row has no finite point. `broken`: the first points that are not finite.
+    of all rows in these steps; null where the row has no finite point. `broken`: one for each cell, of every row,
+    that holds a point that is not finite.
     """
 
     names: list[str]
@@ -52,10 +52,8 @@ def layer_map(
     seen = found.present & np.isfinite(found.values)
     starts, bounds = _columns(found.steps, columns)
     values = _farthest(np.where(seen, found.values, np.nan), bounds)
-    rows, places = np.nonzero(found.present & ~np.isfinite(found.values))
-    broken = [{"row": int(row), "step": int(found.steps[place])} for row, place in zip(rows, places, strict=True)][
-        :_MAX_BROKEN
-    ]
+    rows, places = _first_broken(found.present & ~np.isfinite(found.values), bounds)
+    broken = [{"row": int(row), "step": int(found.steps[place])} for row, place in zip(rows, places, strict=True)]
     cells = [[None if np.isnan(value) else float(value) for value in row] for row in values]
     return Answer({"names": found.names, "steps": starts.tolist(), "values": cells, "broken": broken})
 
@@ -69,6 +67,16 @@ def _columns(steps: NDArray[np.int64], columns: int) -> tuple[NDArray[np.int64],
     column = (steps - first) // width
     bounds = np.flatnonzero(np.diff(column, prepend=-1))
     return first + column[bounds] * width, bounds
+
+
+def _first_broken(
+    broken_RS: NDArray[np.bool_], bounds_C: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(row, place among the steps) of the first broken point of each cell that has one, row by row."""
+    rows, places = np.nonzero(broken_RS)
+    columns = np.searchsorted(bounds_C, places, side="right") - 1
+    kept = np.flatnonzero(np.diff(rows, prepend=-1) | np.diff(columns, prepend=-1))
+    return rows[kept], places[kept]
 
 
 def _farthest(values_RS: NDArray[np.float64], bounds_C: NDArray[np.intp]) -> NDArray[np.float64]:

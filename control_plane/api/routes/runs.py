@@ -58,7 +58,9 @@ class EventPage(Page):
 class FindingOut(Body):
     """An anomaly; cause and verdict are those of its case, null while that is open or there is none."""
 
+    id: int
     run: str
+    investigation_id: str | None
     kind: str
     series: list[str]
     onset: tuple[int, int]

@@ -58,7 +58,9 @@ def create(store: StoreDep, clock: ClockDep, principal: AdminDep, wish: NewToken
 @router.post("/{token_id}/revoke", response_model=OneToken)
 async def revoke(request: Request, store: StoreDep, clock: ClockDep, principal: AdminDep, token_id: TokenId) -> Answer:
     """It opens nothing any more."""
-    revoked = await run_in_threadpool(store.tokens.revoke, token_id, principal.name, clock())
     known: KnownReaders = request.app.state.known_readers
-    known.forget()
+    try:
+        revoked = await run_in_threadpool(store.tokens.revoke, token_id, principal.name, clock())
+    finally:  # also when the client hung up meanwhile, or the answer of the database was lost
+        known.forget()
     return Answer({"token": revoked})
