@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from ui.records import Record, Scalar
+from ui.records import Onset, Record, Scalar
 
 
 class Mark(Record):
@@ -26,6 +26,26 @@ class DetectorRecord(Record):
     kind: str
     num_findings: int
     num_false_alarms: int
+
+
+class Finding(Record):
+    """An anomaly of a run; without `investigation_id` no case was opened for it."""
+
+    id: int
+    investigation_id: str | None = None
+    onset: Onset
+    severity: float
+    verdict: str | None = None
+    statement: str
+    seen_before: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Findings(Record):
+    """`sentence`: what silence means, where nothing was found."""
+
+    findings: tuple[Finding, ...] = ()
+    sentence: str = ""
 
 
 class Charter(Record):

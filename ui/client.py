@@ -10,6 +10,7 @@ from urllib.parse import quote
 from ui.catalog import (
     Config,
     DetectorRecord,
+    Findings,
     Hit,
     LayerMap,
     LedgerEntry,
@@ -39,6 +40,7 @@ from ui.records import (
     Run,
     RunDetail,
     Series,
+    Standing,
     TimelineEvent,
     WholeNegative,
 )
@@ -95,6 +97,10 @@ class Client(Transport):
 
     def timeline(self, run_id: str) -> tuple[TimelineEvent, ...]:
         return self.get(f"/runs/{_part(run_id)}/timeline", tuple[TimelineEvent, ...], key="events")
+
+    def findings(self, run_id: str) -> Findings:
+        """What was found in the run so far; nothing is looked for anew."""
+        return self.get(f"/runs/{_part(run_id)}/findings", Findings)
 
     def difference(self, before: str, after: str) -> Difference:
         """By what the newest segment of run `after` differs from that of `before`."""
@@ -158,6 +164,10 @@ class Client(Transport):
         """Oldest first."""
         return self.all("/proposals", Proposal, {"state": state}, key="proposals")
 
+    def standing(self, proposal_id: str) -> Standing:
+        """Who approved the proposal so far, and how many have to."""
+        return self.get(f"/proposals/{_part(proposal_id)}", Standing)
+
     def effects(self, *, state: str | None = None) -> tuple[Effect, ...]:
         """In the order of the requests."""
         return self.all("/effects", Effect, {"state": state}, key="effects")
@@ -166,7 +176,10 @@ class Client(Transport):
         return self.get("/activity", tuple[Activity, ...], {"after": after, "limit": limit}, key="activity")
 
     def negatives(self, query: str = "") -> tuple[Negative, ...]:
-        return self.get("/negatives", tuple[Negative, ...], {"q": query or None}, key="negatives")
+        """The best for the query; without one every one that is stored, newest first."""
+        if query.strip():
+            return self.get("/negatives", tuple[Negative, ...], {"q": query}, key="negatives")
+        return self.all("/negatives", Negative, {"limit": 500}, key="negatives")[::-1]
 
     def negative(self, negative_id: str) -> WholeNegative:
         return self.get(f"/negatives/{_part(negative_id)}", WholeNegative)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 Scalar = str | int | float | bool | None
 Onset = tuple[int, int]
+_ENDED = ("expired", "rejected", "changes_asked", "superseded")  # of approvals that allowed nothing
 
 
 class Record(BaseModel):
@@ -195,6 +196,31 @@ class Proposal(Record):
     replaced_by: str | None = None
 
 
+class Approval(Record):
+    """`used_by`: the effect it allowed, or what ended it; `policy_id`: given by a policy, not by a person."""
+
+    actor: str
+    used_by: str = ""
+    policy_id: int | None = None
+
+
+class Standing(Record):
+    """How far a proposal is on its way to being approved."""
+
+    approvals: tuple[Approval, ...] = ()
+    reviewers_needed: int
+
+    @property
+    def signed(self) -> tuple[str, ...]:
+        """Who approved it as it is, and was not overruled since."""
+        return tuple(each.actor for each in self.approvals if each.used_by not in _ENDED)
+
+    @property
+    def lacking(self) -> int:
+        by_policy = any(each.policy_id is not None for each in self.approvals)
+        return 0 if by_policy else max(0, self.reviewers_needed - len(self.signed))
+
+
 class Effect(Record):
     """A request to the executor, and what came of it."""
 
@@ -223,6 +249,7 @@ class Negative(Record):
     reason: str
     reopen_if: str
     evidence: tuple[str, ...] = ()
+    investigation_id: str | None = None
     actor: str
 
 

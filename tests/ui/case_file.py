@@ -36,6 +36,7 @@ NOW = 1_750_000_000.0
 LATER = 4_000_000_000.0
 ONSET = (20, 24)
 LAST_STEP = 60
+CODE = "c41d07e" + "0" * 33
 MARKUP = (
     '<b id="injected">bold</b><img src=x onerror="document.title=1"><script>document.title=2</script>[a](http://x.test)'
 )
@@ -57,18 +58,20 @@ class StoredCase:
     proposal: Proposal
 
 
-def store_run(store: Store, folder: Path, run: NewRun, *, departs: bool) -> None:
+def store_run(store: Store, folder: Path, run: NewRun, *, departs: bool, code_version: str = CODE) -> None:
     """Write the run's events as a training would, and ingest them."""
     log = segment_folder(folder, 0)
     log.mkdir(parents=True)
-    (log / "events.log").write_bytes(b"".join(encode(event) for event in _events(run.id, departs=departs)))
+    (log / "events.log").write_bytes(
+        b"".join(encode(event) for event in _events(run.id, code_version, departs=departs))
+    )
     store.runs.create(run)
     store.ingest.ship(run.id, folder)
 
 
-def _events(run_id: str, *, departs: bool) -> list[Event]:
+def _events(run_id: str, code_version: str, *, departs: bool) -> list[Event]:
     start = SegmentStarted(
-        run_id=run_id, segment=0, start_step=0, code_version="c41d07e" + "0" * 33, seed=1, dp_size=2,
+        run_id=run_id, segment=0, start_step=0, code_version=code_version, seed=1, dp_size=2,
         start_checkpoint="", config={"moe.balance.coef": 0.01}, environment={"python": "3.11"}, wall_time=NOW,
     )  # fmt: skip
     metrics = [Metrics(step=step, values=_values(step, departs=departs)) for step in range(1, LAST_STEP + 1)]

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from case_file import StoredCase, store_case
+from case_file import NOW, StoredCase, store_case
 from running import RunningLathe
 
 from context_store.records import EffectRequest
-from contracts.enums import ProposalState
+from contracts.enums import ProposalState, Role
 
 Page = Any
 
@@ -18,7 +18,7 @@ Page = Any
 @pytest.fixture(scope="module")
 def cases(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, StoredCase]:
     folder = tmp_path_factory.mktemp("runs")
-    names = ("first", "second", "asked", "edited")
+    names = ("first", "second", "asked", "edited", "two")
     return {name: store_case(lathe.store, folder, name) for name in names}
 
 
@@ -89,6 +89,28 @@ def test_an_edit_makes_a_new_proposal_and_its_fate_is_told(
     page.locator(".lt-table", has_text="the base moved <i>on</i> propose it again").wait_for()
 
 
+def test_with_four_eyes_the_page_says_what_is_done_and_that_one_more_reviewer_is_needed(
+    page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]
+) -> None:
+    """Shows R801-2.13: the first of two approvals allows nothing, and the page says so on both of its places."""
+    proposal = cases["two"].proposal
+    lathe.store.policies.require_four_eyes([proposal.kind], "root", Role.ADMIN, "costly", NOW)
+    page.goto(f"{lathe.url}/approvals?token={lathe.reviewer}&proposal={proposal.id}")
+    head = page.locator(".lt-proposal")
+    head.get_by_text("2 different reviewers or admins needed; so far nobody").wait_for()
+    head.get_by_text("optim.head.lr = 0.002").wait_for()
+    head.get_by_role("link", name="run-two").wait_for()
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_text("Approved by ada; one more reviewer is needed").wait_for()
+    assert page.get_by_role("button", name="Approve").is_disabled()
+    assert lathe.store.proposals.get(proposal.id).state is ProposalState.OPEN
+    page.goto(f"{lathe.url}/?investigation=two&token={lathe.admin}")
+    page.locator(".lt-proposal").get_by_text("so far 1 of 2: ada").wait_for()
+    page.get_by_role("button", name="Approve").click()
+    page.locator(".lt-decided.lt-approved", has_text="by ada, root").wait_for()
+    assert lathe.store.proposals.get(proposal.id).state is ProposalState.APPROVED
+
+
 def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:
     """Shows R801-2.5: what was ruled out is found before it is tried again; nothing is stored without evidence."""
     page.goto(f"{lathe.url}/memory?token={lathe.reviewer}&q=library share")
@@ -109,7 +131,7 @@ def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, c
     other = lathe.store.negatives.add(again)
     page.goto(f"{lathe.url}/open?token={lathe.reviewer}&ref=negative:{found.id}")
     page.get_by_role("heading", name="Like it").wait_for()
-    page.locator(f'a[href*="negative:{other.id}"]', has_text="SMALL models").wait_for()
+    page.locator(f'a[href*="negative%3A{other.id}"]', has_text="SMALL models").wait_for()
 
 
 def test_a_viewer_may_search_but_not_add(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:

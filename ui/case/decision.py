@@ -7,32 +7,33 @@ from typing import Literal
 import streamlit as st
 
 from ui import session
-from ui.case import revision
+from ui.case import order, revision
+from ui.client import Client
 from ui.components import chips, diff_view
 from ui.components.markup import escape, when, words
 from ui.components.messages import show_error
-from ui.records import Case, Principal, Proposal
+from ui.records import Case, Principal, Proposal, Standing
 from ui.transport import ApiError
 
 ANCHOR = "decision"
 
 
-def show(case: Case) -> None:
+def show(client: Client, case: Case) -> None:
     for proposal in case.proposals:
-        st.html(head(proposal))
+        standing = client.standing(proposal.id)
+        st.html(head(proposal, standing))
         if proposal.diff:
             st.html(diff_view.render(proposal.diff))
             with st.expander("The same diff as plain text"):
                 st.code(proposal.diff, language="diff")
         if proposal.state == "open":
-            show_form(proposal, session.principal())
+            show_form(proposal, standing, session.principal())
         else:
             st.html(decided(proposal))
 
 
-def head(proposal: Proposal) -> str:
+def head(proposal: Proposal, standing: Standing) -> str:
     rows = (
-        ("Done how", proposal.kind.replace("_", " ")),
         ("Starts from", proposal.base_state),
         ("Risk", proposal.risk),
         ("Checked how", proposal.verification),
@@ -40,15 +41,37 @@ def head(proposal: Proposal) -> str:
     facts = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
     return (
         f'<section class="lt-proposal" id="{ANCHOR}"><small>Proposed change</small><h2>{escape(proposal.title)}</h2>'
-        f"<dl>{facts}<dt>Rests on</dt><dd>{chips.evidence(proposal.evidence)}</dd></dl></section>"
+        f"<dl><dt>What is done</dt><dd>{order.render(proposal)}</dd>{facts}"
+        f"<dt>Who may approve</dt><dd>{escape(who_may_approve(standing))}</dd>"
+        f"<dt>Rests on</dt><dd>{chips.evidence(proposal.evidence)}</dd></dl></section>"
     )
 
 
-def show_form(proposal: Proposal, principal: Principal, *, by_keys: bool = False) -> None:
+def who_may_approve(standing: Standing) -> str:
+    needed = standing.reviewers_needed
+    count = "1 reviewer or admin needed" if needed == 1 else f"{needed} different reviewers or admins needed"
+    signed = f"{len(standing.signed)} of {needed}: {', '.join(standing.signed)}" if standing.signed else "nobody"
+    return f"{count}; so far {signed}"
+
+
+def still_lacking(standing: Standing) -> str:
+    """What an open proposal with some of its approvals waits for; "" before the first one."""
+    if not standing.signed or not standing.lacking:
+        return ""
+    names, number = ", ".join(standing.signed), standing.lacking
+    more = "one more reviewer is needed" if number == 1 else f"{number} more reviewers are needed"
+    return (
+        f'<div class="lt-decided lt-approved"><b>Approved by {escape(names)}; {more}</b>, nothing is done before.</div>'
+    )
+
+
+def show_form(proposal: Proposal, standing: Standing, principal: Principal, *, by_keys: bool = False) -> None:
     """What a reviewer can do with it; for others the reason why the buttons are absent.
 
     `by_keys`: also by Alt and a letter; for a page on which there is one such form.
     """
+    if said := still_lacking(standing):
+        st.html(said)
     if not principal.may_decide:
         st.html(
             f'<div class="lt-empty"><strong>You can read this, but not decide it</strong><p>Your token belongs to '
@@ -64,7 +87,7 @@ def show_form(proposal: Proposal, principal: Principal, *, by_keys: bool = False
         for place, (verb, label, icon, kind, keys) in zip(places, _BUTTONS, strict=True):
             place.form_submit_button(
                 label, type=kind, icon=icon, on_click=_decide, args=(verb, proposal, comment_key), width="stretch",
-                shortcut=keys if by_keys else None,
+                shortcut=keys if by_keys else None, disabled=verb == "approve" and principal.name in standing.signed,
             )  # fmt: skip
         note.html(
             f'<span class="lt-muted">Holds for exactly this change (<code>{escape(proposal.bound_hash[:12])}</code>), '

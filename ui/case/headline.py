@@ -32,10 +32,8 @@ def _draw(client: Client, built_with: Health, here: str) -> None:
 
 
 def waiting(client: Client, health: Health) -> list[Proposal]:
-    """Open proposals, but for those of cases that people want to hear nothing of."""
-    if not health.needs_you:
-        return []
-    return [each for each in client.proposals(state="open") if each.investigation_id not in health.quiet_cases]
+    """Open proposals, also those of cases that people want to hear nothing of: a reviewer is not silenced by them."""
+    return [*client.proposals(state="open")] if health.needs_you else []
 
 
 def _situation(health: Health) -> tuple[object, ...]:

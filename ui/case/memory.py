@@ -29,12 +29,14 @@ def show(case: Case) -> None:
             )
 
 
-def card(negative: Negative) -> str:
+def card(negative: Negative, *, with_link: bool = True) -> str:
+    """`with_link`: to the page of the record."""
+    record = _record(negative) if with_link else ""
     return (
         f'<div class="lt-card"><b><s>{escape(negative.claim)}</s></b><p>{escape(negative.reason)}</p><dl>'
         f"<dt>Tried</dt><dd>{escape(negative.intervention)}</dd><dt>Expected</dt><dd>{escape(negative.expected)}</dd>"
         f"<dt>Seen</dt><dd>{escape(negative.observed)}</dd><dt>Look again if</dt><dd>{escape(negative.reopen_if)}</dd>"
-        f"{_context(negative)}</dl>{chips.evidence(negative.evidence)}{_record(negative)}</div>"
+        f"{_context(negative)}</dl>{chips.evidence(negative.evidence)}{record}</div>"
     )
 
 
@@ -61,9 +63,8 @@ def _context(negative: Negative) -> str:
 
 
 def _brief(value: object) -> str:
-    """A hash by its first digits."""
-    text = str(value)
-    return text[:10] if re.fullmatch("[0-9a-f]{32,64}", text) else text
+    """Hashes by their first digits."""
+    return re.sub(r"\b[0-9a-f]{32,64}\b", lambda found: found[0][:10], str(value))
 
 
 def _record(negative: Negative) -> str:

@@ -1,4 +1,4 @@
-"""The proof: what the run does when one change is taken out or put in, each against the run itself."""
+"""The proof: what the run does when one change is taken out or put in, each against the run itself and the control."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ NOT_FOUND = 404
 BUCKETS = 60
 MAX_LINES = 3
 HALFWAY = 0.5
+_CONTROL = "control"
 _ROLES = {
     "replay": "the same again (A/A)",
     "control": "last good version",
@@ -42,22 +43,39 @@ def show(client: Client, case: Case, colours: Palette) -> None:
     st.html(
         "<h3>Re-runs: the same training, one thing changed</h3>"
         f"<p class='lt-lead'>{escape(units.axis_title(names[0]))} of {escape(of)} over optimizer steps, all on one "
-        "scale. Grey: the run as it happened; band: the onset. Measure: 0 is like the good version, 1 like the run as "
-        "it happened.</p>"
+        "scale. Measure: 0 is like the good version, 1 like the run as it happened.</p>"
     )
+    found = {each.key: _points(client, each.run_id, names) for each in case.diagnostics}
+    control = next((found[each.key] for each in case.diagnostics if each.kind == _CONTROL), ())
+    st.html(f'<div class="lt-title"><span></span><div>{legend(has_control=bool(control))}</div></div>')
     reference = _points(client, case.run.id, names)
-    panels = [panel(client, diagnostic, names, reference) for diagnostic in case.diagnostics]
-    show_grid(f"reruns:{case.investigation.id}", panels, case.leading.onset, colours)
+    panels = [
+        panel(each, found[each.key], reference, () if each.kind == _CONTROL else control) for each in case.diagnostics
+    ]
+    show_grid(f"reruns:{case.investigation.id}", panels, units.brief(names[0]), case.leading.onset, colours)
     if cells := grid.cells(case):
         st.html(grid.render(cells))
 
 
-def panel(client: Client, diagnostic: Diagnostic, names: Sequence[str], reference: Sequence[Series]) -> Panel:
+def legend(*, has_control: bool) -> str:
+    """What stands behind every re-run, in words."""
+    entries = [("reference", "the run as it happened")]
+    if has_control:
+        entries.append(("control", "control: the last good version"))
+    entries += [("faulty", "re-run that departs"), ("fixed", "re-run that stays healthy"), ("onset", "onset")]
+    return "".join(f'<span class="lt-key lt-key-{look}">{escape(text)}</span>' for look, text in entries)
+
+
+def panel(
+    diagnostic: Diagnostic, found: Sequence[Series], reference: Sequence[Series], control: Sequence[Series]
+) -> Panel:
+    """`found`: the points of the re-run itself; drawn last, on the run as it happened and on the control."""
     tone = tone_of(diagnostic.measure)
     style = {"departs": Style.FAULTY, "healthy": Style.FIXED}.get(tone, Style.HEALTHY)
     lines: list[Line] = []
-    if found := _points(client, diagnostic.run_id, names):
+    if found:
         lines = [Line(label="the run", series=series, style=Style.REFERENCE) for series in reference]
+        lines += [Line(label="the control", series=series, style=Style.CONTROL) for series in control]
         lines += [Line(label=units.short(series.name), series=series, style=style) for series in found]
     return Panel(
         key=diagnostic.key,

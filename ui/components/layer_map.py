@@ -124,6 +124,7 @@ def show(client: Client, run_id: str, statistic: str, names: Sequence[str], row_
             f"map:{run_id}:{statistic}:{relative}",
             f"{statistic} of every {row_word} over steps",
             partial(_draw, client, run_id, statistic, names, row_word, colours, relative),
+            shared=f"run:{run_id}",
         )
         st.html(
             f'<p class="lt-muted">A cell shows the value farthest from the median of all {row_word}s in its steps, so '

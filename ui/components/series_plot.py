@@ -42,7 +42,11 @@ class Style(StrEnum):
     HEALTHY = "healthy"
     FIXED = "fixed"
     REFERENCE = "reference"  # drawn behind: peers, the other run
+    CONTROL = "control"  # drawn behind: the same training as it goes when nothing is wrong
     PLAIN = "plain"  # a series somebody chose; colours by order
+
+
+_BEHIND = (Style.REFERENCE, Style.CONTROL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +98,12 @@ def figure(plot: Plot, colours: Palette) -> go.Figure:
     """The chart; pure, so that it can be tested without a browser."""
     chart = go.Figure()
     named: list[tuple[Line, str]] = []
-    for index, line in enumerate(sorted(plot.lines, key=lambda line: line.style is not Style.REFERENCE)):
+    for index, line in enumerate(sorted(plot.lines, key=lambda line: line.style not in _BEHIND)):
         colour = _colour(line.style, index, colours)
         chart.add_trace(_trace(line, colour))
         if broken := _non_finite(line, colour):
             chart.add_trace(broken)
-        if line.named and line.style is not Style.REFERENCE:
+        if line.named and line.style not in _BEHIND:
             named.append((line, colour))
     if plot.end_labels:
         _label_ends(chart, plot, named)
@@ -118,13 +122,14 @@ def _colour(style: Style, index: int, colours: Palette) -> str:
         Style.HEALTHY: colours.healthy,
         Style.FIXED: colours.fixed,
         Style.REFERENCE: colours.reference,
+        Style.CONTROL: colours.ink,
     }
     return by_meaning.get(style, colours.cycle[index % len(colours.cycle)])
 
 
 def _trace(line: Line, colour: str) -> go.Scatter:
-    behind = line.style is Style.REFERENCE
-    dash = {Style.HEALTHY: "dot", Style.FIXED: "solid"}.get(line.style, "solid")
+    behind = line.style in _BEHIND
+    dash = {Style.HEALTHY: "dot", Style.CONTROL: "dash"}.get(line.style, "solid")
     return go.Scatter(
         x=line.series.steps,
         y=[value if math.isfinite(value) else None for value in line.series.values],
@@ -199,9 +204,12 @@ def _lay_out(chart: go.Figure, plot: Plot, colours: Palette) -> None:
     )
 
 
-def show_zoomable(key: str, title: str, draw: Callable[[Window], go.Figure]) -> None:
-    """A plot whose selected step range is fetched again through `draw`; call it inside a fragment."""
-    state = f"zoom:{key}"
+def show_zoomable(key: str, title: str, draw: Callable[[Window], go.Figure], *, shared: str = "") -> None:
+    """A plot whose selected step range is fetched again through `draw`; call it inside a fragment.
+
+    Plots of one fragment with the same `shared` name show the same steps.
+    """
+    state = f"zoom:{shared or key}"
     zoom: Zoom = st.session_state.get(state, Zoom())
     plot_key = f"{key}:{zoom.turn}"
     st.plotly_chart(

@@ -13,7 +13,8 @@ from ui.components.series_plot import Line, Plot, figure
 from ui.palette import Palette
 from ui.records import Onset
 
-HEIGHT = 170
+HEIGHT = 200
+_TITLE_SIZE = 11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +44,24 @@ def step_range(panels: Sequence[Panel]) -> tuple[int, int] | None:
     return (min(steps), max(steps)) if steps else None
 
 
-def chart(panel: Panel, scale: tuple[float, float], span: tuple[int, int], onset: Onset, colours: Palette) -> go.Figure:
+def chart(
+    panel: Panel, y_title: str, scale: tuple[float, float], span: tuple[int, int], onset: Onset, colours: Palette
+) -> go.Figure:
+    """`y_title`: escaped, as `units.brief` makes it."""
     drawn = figure(
         Plot(lines=panel.lines, y_title="", onset=onset, height=HEIGHT, end_labels=False),
         colours,
     )
     drawn.update_layout(margin={"l": 4, "r": 4, "t": 4, "b": 4}, dragmode=False)
-    drawn.update_yaxes(range=list(scale), nticks=4, title=None)
-    drawn.update_xaxes(range=list(span), nticks=4, title=None)
+    title = {"font": {"size": _TITLE_SIZE}, "standoff": 4}
+    drawn.update_yaxes(range=list(scale), nticks=4, automargin=True, title={**title, "text": y_title})
+    drawn.update_xaxes(range=list(span), nticks=4, automargin=True, title={**title, "text": "optimizer step"})
     return drawn
 
 
-def show_grid(key: str, panels: Sequence[Panel], onset: Onset, colours: Palette, *, columns: int = 4) -> None:
+def show_grid(
+    key: str, panels: Sequence[Panel], y_title: str, onset: Onset, colours: Palette, *, columns: int = 4
+) -> None:
     """All panels in rows of `columns`, those not yet run as a note."""
     scale, span = value_range(panels), step_range(panels)
     for start in range(0, len(panels), columns):
@@ -64,7 +71,7 @@ def show_grid(key: str, panels: Sequence[Panel], onset: Onset, colours: Palette,
                 st.html(caption(panel))
                 if panel.lines and scale and span:
                     st.plotly_chart(
-                        chart(panel, scale, span, onset, colours),
+                        chart(panel, y_title, scale, span, onset, colours),
                         key=f"{key}:{panel.key}",
                         config={"displayModeBar": False},
                         alt=f"{panel.label}: {panel.reading}",

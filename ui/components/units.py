@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ui.components.markup import escape
+
 _UNITS = {
     "loss": "loss (nats per token)",
     "lm_loss": "language-model loss (nats per token)",
+    "mtp_loss": "multi-token prediction loss (nats per token)",
     "balance_loss": "load-balance loss (1 = balanced)",
-    "z_loss": "router z-loss",
+    "z_loss": "router z-loss (logits squared)",
     "aux_loss_share": "auxiliary share of the loss (fraction)",
     "grad_norm": "gradient norm (L2)",
     "weight_norm": "weight norm (L2)",
@@ -19,6 +22,8 @@ _UNITS = {
     "router_logit_std": "router logit spread (logits)",
     "router_logit_max": "largest router logit (logits)",
     "router_entropy": "router entropy (nats)",
+    "router_prob": "mean routing probability (fraction)",
+    "choice_bias": "bias of the expert choice (score units)",
     "lr": "learning rate (per step)",
     "weight_decay": "weight decay (per step)",
     "tokens_per_second": "throughput (tokens/s)",
@@ -26,6 +31,10 @@ _UNITS = {
     "data_position": "samples read (count)",
     "repeated_samples": "repeated samples (count)",
     "mixture": "share of the batch (fraction)",
+    "mixture_drift": "distance from the wanted mixture (fraction)",
+    "padding_share": "padding among the tokens (fraction)",
+    "attention_imbalance": "attention work of the busiest rank (1 = even)",
+    "skipped_update": "update skipped (1 = yes)",
 }
 
 
@@ -33,6 +42,12 @@ def axis_title(series: str) -> str:
     """The quantity and unit of a series name; the statistic itself where the unit is not known."""
     statistic = series.partition("/")[0].partition("@")[0]
     return _UNITS.get(statistic, statistic)
+
+
+def brief(series: str) -> str:
+    """For a small chart: two lines, `MaxVio<br>(ratio)`."""
+    quantity, _, unit = axis_title(series).partition(" (")
+    return f"{escape(quantity)}<br>({escape(unit.removesuffix(')').split(', ')[-1])})" if unit else escape(quantity)
 
 
 def together(series: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from ui import links, session
 from ui.case import decision, fate
+from ui.client import Client
 from ui.components import chips, diff_view
 from ui.components.markup import escape, when, words
 from ui.components.messages import show_empty
@@ -28,7 +29,7 @@ def page() -> None:
     elif len(waiting) > 1 or chosen not in waiting:
         st.html(table(_INBOX, [_waiting_row(proposal, is_chosen=proposal == chosen) for proposal in waiting]))
     if chosen is not None:
-        _show(chosen, effects)
+        _show(client, chosen, effects)
     decided = [proposal for proposal in reversed(proposals) if proposal.state != "open"]
     if decided:
         st.html("<h3>Decided</h3>" + table(_HISTORY, [_decided_row(proposal, effects) for proposal in decided]))
@@ -41,15 +42,16 @@ def _chosen(proposals: tuple[Proposal, ...], waiting: list[Proposal]) -> Proposa
     return found or next(iter(waiting), None)
 
 
-def _show(proposal: Proposal, effects: tuple[Effect, ...]) -> None:
+def _show(client: Client, proposal: Proposal, effects: tuple[Effect, ...]) -> None:
     """One proposal with everything that an approval binds."""
-    st.html(decision.head(proposal) + _case(proposal))
+    standing = client.standing(proposal.id)
+    st.html(decision.head(proposal, standing) + _case(proposal))
     if proposal.diff:
         st.html(diff_view.render(proposal.diff))
     with st.expander("All arguments, as they are bound"):
         st.json(proposal.payload)
     if proposal.state == "open":
-        decision.show_form(proposal, session.principal(), by_keys=True)
+        decision.show_form(proposal, standing, session.principal(), by_keys=True)
     else:
         st.html(decision.decided(proposal) + f"<p>{fate.of(proposal, effects)}</p>")
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import streamlit as st
 
 from ui import links, session
-from ui.case import memory
+from ui.case import findings, memory, triage
 from ui.catalog import Why, WhyNode
 from ui.components import chips, diff_view
 from ui.components.markup import escape
@@ -19,6 +19,7 @@ from ui.transport import ApiError
 
 _HEADS = ("What", "Role", "Rests on")
 MAX_ID = 48
+_NAMES = {"negative": "negative result", "anomaly": "finding"}
 _EXAMPLES = "run:ID, investigation:ID, verdict:12, anomaly:3, proposal:ID, negative:4, commit:HASH, score:7"
 
 
@@ -53,21 +54,29 @@ def _show(why: Why, part: str) -> None:
     asked = why.nodes[0]
     owner = f"<p class='lt-muted'>{escape(asked.owner)} answers for it.</p>" if asked.owner else ""
     slice_ = f" {chips.tag(part)}" if part else ""
-    st.html(
-        f"<h1 class='lt-page'>{escape(asked.kind)} {escape(asked.id)}</h1>"
-        f"<p class='lt-statement'>{escape(asked.title or 'not stored')}{slice_}</p>{owner}"
-    )
+    is_negative = asked.kind == "negative" and asked.title is not None
+    statement = "" if is_negative else f"<p class='lt-statement'>{escape(asked.title or 'not stored')}{slice_}</p>"
+    name = _NAMES.get(asked.kind, asked.kind)
+    st.html(f"<h1 class='lt-page'>{escape(name)} {escape(asked.id)}</h1>{statement}{owner}")
+    if asked.kind == "anomaly" and asked.title is not None:
+        _show_triage(findings.subject(int(asked.id)))
     if asked.kind == "commit":
         _show_commit(asked.id)
-    if asked.kind == "negative" and asked.title is not None:
+    if is_negative:
         whole = session.client().negative(asked.id)
-        st.html(memory.card(whole.negative) + memory.neighbours(whole))
+        st.html(memory.card(whole.negative, with_link=False) + memory.neighbours(whole))
     if not why.links:
         show_empty("It rests on nothing else", "It is a record itself: points, lines or fields as they came.")
         return
     st.html("<h3>Everything it rests on, nearest first</h3>" + table(_HEADS, _rows(why), look="lt-why"))
     if why.truncated:
         st.html(f"<p class='lt-muted'>There is more: <code>lathe why {escape(asked.kind)} ID</code> shows it.</p>")
+
+
+def _show_triage(subject: str) -> None:
+    mark = session.client().marks([subject]).get(subject)
+    st.html(triage.chip(mark))
+    triage.show(subject, mark)
 
 
 def _rows(why: Why) -> Iterator[str]:

@@ -9,6 +9,7 @@ from ui.case import (
     aftermath,
     decision,
     finding,
+    findings,
     headline,
     memory,
     picture,
@@ -28,7 +29,7 @@ def page(case_id: str) -> None:
     headline.show(client, session.health(), here=case_id)
     case = client.investigation(case_id)
     picture.show(client, case.run, case)
-    marks = client.marks([_subject(case), *(_of_anomaly(each.id) for each in case.anomalies)])
+    marks = client.marks([_subject(case), *(findings.subject(each.id) for each in case.anomalies)])
     finding.show(case, triage.chip(marks.get(_subject(case))))
     _show_triage(case, marks)
     show_rest(client, case)
@@ -38,17 +39,13 @@ def show_rest(client: Client, case: Case) -> None:
     suspects.show(case)
     reruns.show(client, case, palette.current())
     verdict.show(case)
-    decision.show(case)
+    decision.show(client, case)
     aftermath.show(client, case, palette.current())
     memory.show(case)
 
 
 def _subject(case: Case) -> str:
     return f"investigation:{case.investigation.id}"
-
-
-def _of_anomaly(anomaly_id: int) -> str:
-    return f"anomaly:{anomaly_id}"
 
 
 def _show_triage(case: Case, marks: dict[str, Mark]) -> None:
@@ -59,7 +56,7 @@ def _show_triage(case: Case, marks: dict[str, Mark]) -> None:
     with st.expander(f"The {len(case.anomalies)} findings of this case, each by itself"):
         for anomaly in case.anomalies:
             said, act = st.columns([4, 1.4], vertical_alignment="center")
-            mark = marks.get(_of_anomaly(anomaly.id))
+            mark = marks.get(findings.subject(anomaly.id))
             said.html(f"<p>{escape(anomaly.statement)} {triage.chip(mark)}</p>")
             with act:
-                triage.show(_of_anomaly(anomaly.id), mark)
+                triage.show(findings.subject(anomaly.id), mark)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -97,7 +99,7 @@ def _show_found(found: tuple[Negative, ...]) -> None:
     st.html('<div class="lt-cards">' + "".join(cards.card(negative) for negative in shown) + "</div>")
     st.download_button(
         "Download these as CSV",
-        _as_csv(shown),
+        as_csv(shown),
         file_name="negative_results.csv",
         mime="text/csv",
         icon=":material/download:",
@@ -105,13 +107,16 @@ def _show_found(found: tuple[Negative, ...]) -> None:
     )
 
 
-def _as_csv(negatives: list[Negative]) -> str:
+def as_csv(negatives: Sequence[Negative]) -> str:
+    """A line a record, whole: `context` as JSON, evidence as references with blanks between."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([*_FIELDS, "reason_class", "evidence", "actor"])
+    writer.writerow(["id", *_FIELDS, "reason_class", "context", "evidence", "investigation_id", "actor"])
     for negative in negatives:
         fields = [getattr(negative, name) for name in _FIELDS]
-        writer.writerow([*fields, negative.reason_class, " ".join(negative.evidence), negative.actor])
+        context = json.dumps(negative.context, sort_keys=True)
+        rest = [" ".join(negative.evidence), negative.investigation_id or "", negative.actor]
+        writer.writerow([negative.id, *fields, negative.reason_class, context, *rest])
     return out.getvalue()
 
 

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from ui import links, palette, session
+from ui.case import findings
 from ui.case.curve import inside, of_segment
 from ui.catalog import Config
 from ui.client import Client
@@ -43,6 +44,8 @@ def page() -> None:
             _show_curves(client, detail, names)
         else:
             _show_map(client, detail.run, names, view)
+    with errors_shown():
+        findings.show(client, run_id)
     st.html(_segments(detail.segments))
     with errors_shown():
         _show_config(client, run_id)
@@ -105,8 +108,7 @@ def _show_curves(client: Client, detail: RunDetail, names: tuple[str, ...]) -> N
     with left:
         if not chosen:
             show_empty("No series chosen", "Choose one above; type to search among them.")
-        for unit, group in by_unit.items():
-            st.fragment(_draw, run_every=every)(client, run.id, unit, tuple(group), superseded=superseded)
+        st.fragment(_draw_all, run_every=every)(client, run.id, by_unit, superseded=superseded)
     with right:
         show_changes(marks(client.timeline(run.id)))
 
@@ -119,6 +121,12 @@ def _default_series(names: tuple[str, ...]) -> list[str]:
     return [next((name for name in _FIRST_CHOICE if name in names), names[0])]
 
 
+def _draw_all(client: Client, run_id: str, by_unit: dict[str, list[str]], *, superseded: bool) -> None:
+    """One fragment, so that a box drawn on one plot is the window of all."""
+    for unit, group in by_unit.items():
+        _draw(client, run_id, unit, tuple(group), superseded=superseded)
+
+
 def _draw(client: Client, run_id: str, unit: str, group: tuple[str, ...], *, superseded: bool) -> None:
     def draw(window: Window) -> go.Figure:
         view = "full" if superseded else "canonical"
@@ -129,7 +137,7 @@ def _draw(client: Client, run_id: str, unit: str, group: tuple[str, ...], *, sup
 
     with errors_shown():
         key = f"run:{run_id}:{','.join(group)}:{superseded}"
-        show_zoomable(key, f"{', '.join(group)} over steps", draw)
+        show_zoomable(key, f"{', '.join(group)} over steps", draw, shared=f"run:{run_id}")
 
 
 def _lines(series: Series, *, superseded: bool) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import streamlit as st
 
 from ui import links, session
-from ui.case import headline, picture, triage
+from ui.case import also_running, headline, picture, triage
 from ui.catalog import Mark
 from ui.client import Client
 from ui.components import ask_box, budget_bars, chips, feed
@@ -46,6 +46,7 @@ def page() -> None:
     left, right = st.columns([2.6, 1], gap="medium")
     with left:
         picture.show_curve(client, run, case, height=CURVE_HEIGHT)
+        also_running.show(client, [each for each in health.running if each.id != run.id])
         _show_findings(client, investigations)
     with right:
         show_changes(marks(client.timeline(run.id)))
@@ -85,10 +86,15 @@ def _show_findings(client: Client, found: tuple[Investigation, ...]) -> None:
         said = client.marks([f"investigation:{case.id}" for case in chosen[:MAX_FINDINGS]])
         for case in chosen[:MAX_FINDINGS]:
             _show_finding(case, said.get(f"investigation:{case.id}"))
-    shown = {case.id for case in chosen[:MAX_FINDINGS]}
-    if rest := [case for case in found if case.id not in shown]:
-        with st.expander(f"{len(rest)} earlier cases"):
-            st.html(table(("Case", "State", "Verdict", "Opened"), [_row(case) for case in rest[:MAX_CASES]]))
+    _show_more(chosen[MAX_FINDINGS:], "more that are open or were found since yesterday")
+    _show_more([case for case in found if case not in chosen], "earlier cases")
+
+
+def _show_more(cases: list[Investigation], what: str) -> None:
+    if not cases:
+        return
+    with st.expander(f"{len(cases)} {what}"):
+        st.html(table(("Case", "State", "Verdict", "Opened"), [_row(case) for case in cases[:MAX_CASES]]))
 
 
 def _show_finding(case: Investigation, mark: Mark | None) -> None:
