@@ -67,6 +67,8 @@ def ask_all(home: Path, files: dict[str, tuple[Written, ...]]) -> dict[str, list
             Over.INCIDENTS: (Incidents(store), store),
             Over.DEMO: (Demo(lathe.store), lathe.store),
         }
+        for _, asked in worlds.values():
+            asked.search.embed()  # as upkeep does
         for name, questions in files.items():
             for over, (world, asked) in worlds.items():
                 mine = [each for each in questions if each.over is over]

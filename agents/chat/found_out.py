@@ -151,7 +151,7 @@ class FoundOut:
             rows = [*map(negative_row, own), *(each for each in rows if each not in map(negative_row, own))]
         if rows:
             return from_rows(rows, "")
-        if self._from.places.is_general(asked) and not asked.commit:
+        if (self._from.places.is_general(asked) or asked.leading) and not asked.commit:
             return self._all_suspects(asked, context)
         whole = self._from.places.cases(asked, context, min_share=_FITS_WELL)
         if whole and not self._from.places.is_foreign(asked, self._from.places.case_text(whole[0]), asked.subject):
@@ -178,7 +178,7 @@ class FoundOut:
             return unknown("nothing of that kind was ever suspected, tested or ruled out")
         suspects = self._from.store.knowledge.suspects(cases[0].id)
         refuted = [each for each in suspects if each.status is Verdict.REFUTED]
-        only_out = asked.says(r"\b(rul\w+|exclud\w*|innocent|not|exonerat\w*|refuted)\b")
+        only_out = asked.says(r"\b(rul\w+|exclud\w*|innocent|not|exonerat\w*|refuted|wrong)\b")
         chosen = refuted if only_out else suspects
         return from_rows(map(suspect_row, chosen[:_MAX_STATEMENTS]), "nothing was suspected", [case_card(cases[0])])
 

@@ -63,7 +63,7 @@ class Happened:
 
     def _is_about_something(self, asked: Asked, run_id: str) -> bool:
         """True when what changed is asked of a thing that no finding of the run is about."""
-        if self._from.places.statistic(asked, run_id):
+        if self._from.places.statistic(asked, run_id) or (asked.leading and asked.steps):
             return False
         meant = set(words(asked.topic)) - _AROUND
         known = self._from.places.anomalies(asked, run_id) or self._from.places.cases(asked, ChatContext(run_id=run_id))

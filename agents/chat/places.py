@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 from agents import evidence
 from agents.chat.answer import Card, CardKind
+from agents.chat.forms import Kind
+from agents.chat.prototypes import PROTOTYPES
 from agents.chat.questions import Asked
 from agents.tools.matching import MIN_SHARE, best, words
 from context_store import Store
 from context_store.records import Anomaly, Investigation
+from context_store.records.search import SearchFilter, TextKind
+from context_store.vocabulary import meanings
 from contracts.enums import RunRole, TimelineKind
 from contracts.names import SeriesName
 
@@ -68,7 +72,10 @@ class Places:
             measured = {each.id for each in self.anomalies(asked, about)}
             return [case for case in known if measured & set(case.anomaly_ids)]
         fitting = self.like(asked, known, min_share=min_share)
-        return fitting or (known if about and self.is_general(asked) else [])
+        if fitting or not about:
+            return fitting
+        only = asked.leading and len(known := self._store.knowledge.investigations(run_id=about)) == 1
+        return known if only or self.is_general(asked) else []
 
     def like(
         self, asked: Asked, cases: Sequence[Investigation], *, limit: int = 5, min_share: float = MIN_SHARE
@@ -77,11 +84,34 @@ class Places:
         telling = set(words(asked.topic)) - _GENERAL
         found = best(asked.topic, cases, self.title_text, limit=limit, min_share=min_share)
         found = found or best(asked.topic, cases, self.case_text, limit=limit, min_share=_WIDER * min_share)
-        return [
+        fitting = [
             case
             for case in found
             if not (telling and not telling & set(words(self.case_text(case)))) and not self.lacks_focus(asked, case)
         ]
+        return fitting or (self._by_meaning(asked, cases)[:limit] if telling else [])
+
+    def _by_meaning(self, asked: Asked, cases: Sequence[Investigation]) -> list[Investigation]:
+        """Cases whose finding means about what the question says: very nearly, or nearly and with a word in common."""
+        known = {case.id: case for case in cases}
+        chosen = SearchFilter(kinds=(TextKind.INVESTIGATION,))
+        near = self._store.search.nearest(asked.text, chosen, limit=_MAX_NEAR) if known else []
+        telling = set(words(asked.text)) - _GENERAL
+        least = _NEAR if len(telling) >= _MANY_WORDS else _NEARER
+        found = []
+        for hit in near:
+            case = known.get(hit.reference.id)
+            if case is None or (hit.similarity or 0.0) < least:
+                continue
+            text = self.case_text(case)
+            in_common = bool(telling & set(words(text)))
+            if (in_common or (hit.similarity or 0.0) >= _VERY_NEAR) and not self.is_elsewhere(asked, text):
+                found.append(case)
+        return found
+
+    def is_elsewhere(self, asked: Asked, text: str, also: str = "") -> bool:
+        """True when the question is about a thing, or names one, of which `text` says nothing."""
+        return self.is_foreign(asked, text, also) or bool(foreign_names(asked.rest, text))
 
     def title_text(self, case: Investigation) -> str:
         """What a case is called, and what was found."""
@@ -112,6 +142,20 @@ class Places:
             if focus and len(focus & there) <= _LEAST_OF_FOCUS * len(focus):
                 return True
         return False
+
+    def is_told(self, asked: Asked, said: str) -> bool:
+        """True when `said` speaks of enough of what the question names for it to be about the same thing."""
+        there = set(words(f"{said} {meanings(said)}"))
+        telling = _telling(asked)
+        if set(words(asked.rest)) & _QUALIFIERS - there or self.is_elsewhere(asked, said, asked.subject):
+            return False
+        whole = asked.kind is Kind.PROOF or (asked.kind is Kind.CHANGED and bool(asked.steps))
+        slack = 1 if whole else 0  # what is asked of the whole case, or of a step, names no thing
+        return len(telling - there) <= max(slack, _MOST_UNTOLD * len(telling))
+
+    def shares_a_rare_word(self, asked: Asked, text: str) -> bool:
+        """True when a word of the question that names a thing stands in `text`."""
+        return bool(_telling(asked) & set(words(text)))
 
     def statistic(self, asked: Asked, run_id: str) -> str:
         """The statistic of the run that the question names, most specific first; "" for none.
@@ -147,7 +191,9 @@ class Places:
         if asked.layers or asked.experts:
             known = [each for each in known if any(is_at(name, asked) for name in each.series)]
         if not statistic:
-            return known if self.is_general(asked) else best(asked.topic, known, _anomaly_text, limit=5)
+            return (
+                known if self.is_general(asked) or asked.leading else best(asked.topic, known, _anomaly_text, limit=5)
+            )
         return [each for each in known if any(SeriesName.parse(name).statistic == statistic for name in each.series)]
 
     def is_general(self, asked: Asked, *, whole: bool = False) -> bool:
@@ -165,6 +211,18 @@ class Places:
     def _only_one_with_a_case(self) -> str | None:
         runs = {case.run_id for case in self._store.knowledge.investigations()}
         return runs.pop() if len(runs) == 1 else None
+
+
+def _telling(asked: Asked) -> set[str]:
+    """Words of a question that name a thing: not those by which people ask, nor adverbs."""
+    return set(words(_ADVERB.sub(" ", asked.rest))) - _GENERAL - _OF_VALUES - _SPOKEN
+
+
+def foreign_names(question: str, text: str) -> list[str]:
+    """Names in the question (`B200`, `FlashAttention`, `MMLU`) that `text` has in no words."""
+    there = set(words(f"{text} {meanings(text)}"))
+    named = (match[0] for match in _NAME.finditer(question))
+    return [each for each in named if (told := set(words(each)) - _COMMON_NAMES) and not told & there]
 
 
 def is_at(name: str, asked: Asked) -> bool:
@@ -185,6 +243,18 @@ def _place(name: str, statistic: str) -> set[str]:
 _LAYER, _EXPERT = re.compile(r"layers\.(\d+)"), re.compile(r"experts\.(\d+)")
 _PLACES = frozenset(words("group source layers experts"))
 _QUALIFIERS = frozenset(words("validation eval test val held reward perplexity dev bleu mmlu accuracy memory gpu"))
+_NAME = re.compile(
+    r"\b(?:(?=\w*[A-Z])(?=\w*\d)[\w-]+|[A-Z]{2,}s?\b(?:-\w+)?|\w*[a-z][A-Z]\w*)(?![\w/])"
+)  # capitals with digits, acronyms, capitals within a word
+_COMMON_NAMES = frozenset(words("GPU GPUs CPU LLM MoE LR AI ML OK API FYI BTW TL DR NOT"))
+_MAX_NEAR = 5
+_MANY_WORDS = 8  # a question of fewer may be near by chance
+_NEAR, _NEARER, _VERY_NEAR = 0.45, 0.55, 0.6  # cosines
+_ADVERB = re.compile(r"\b\w+ly\b", re.IGNORECASE)
+_SPOKEN = frozenset(
+    word for kind, texts in PROTOTYPES.items() if kind is not Kind.OTHER for text in texts for word in words(text)
+)
+_MOST_UNTOLD = 0.6  # of the words of a question may be other words than those of its answer
 _WIDER = 1.5  # more of a question has to stand in what is told around a case
 _LEAST_OF_FOCUS = 0.5
 _NO_FOCUS = frozenset(
@@ -196,14 +266,14 @@ _NO_FOCUS = frozenset(
 _OF_VALUES = frozenset(
     words(
         "value values high low large big small fast slow highest lowest maximum minimum max min peak largest "
-        "smallest best worst final finally initial latest plot curve graph per average mean median typical total "
-        "entire layer layers expert experts group measured reported logged recorded log before after between "
-        "until end reach reached get got level set setting source data part share resume restarts"
+        "smallest best worst rough roughly final initial latest plot curve graph per average mean "
+        "median typical total entire layer layers expert experts group measured reported logged recorded log before "
+        "after between finally until end reach reached get got level set setting source data part share resume restarts"
     )
 )
 _GENERAL = frozenset(
     words(
-        "thing things wrong bad "
+        "thing things stuff wrong bad "
         "broken anomaly anomalies incident issue problem fail failed failing failure diverge diverged "
         "cause caused causes reason explain found find change changed changes layer layers expert experts depart "
         "departs status case verdict step steps value when begin began start started onset spike spiked rise drop "

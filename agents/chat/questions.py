@@ -35,6 +35,7 @@ _PHRASE = rf"((?:(?!{_ENDS})[\w-]+\s?){{1,4}})"
 _FOCUS = re.compile(
     r"\bwhat (?:did|does|has) (?:the )?(\w+) do\b"
     rf"|\b(?:try|tried|trying|test|tested|experiment\w* with) (?:out |about )?(?:the |a |an |to |only )*{_PHRASE}"
+    r"|\bhow (?:much|many) ([\w-]+(?: (?!is\b|was\b|are\b|were\b|did\b|do\b|does\b|has\b|have\b|per\b)[\w-]+)?)"
     r"|\b(?:which|what) (?!is\b|was\b|were\b|are\b|did\b|do\b|does\b|has\b|have\b|had\b|if\b|we\b)(\w+)",
     re.IGNORECASE,
 )
@@ -50,7 +51,8 @@ class Asked:
     """`runs`: known runs by RUN or RUN#SEGMENT, in the order named; `strangers`: what looks like a run and is none.
 
     `rest`: the question without its runs, steps and commit; `topic`: also without the words that tell its kind.
-    `layers`, `experts`: numbers that are named.
+    `layers`, `experts`: numbers that are named. `leading`: what names no case of its own is about the only case of its
+    run, and what is left of the question need not fit it.
     """
 
     kind: Kind
@@ -64,6 +66,7 @@ class Asked:
     layers: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
     commit: str = ""
+    leading: bool = False
 
     @property
     def subject(self) -> str:
@@ -88,7 +91,7 @@ class Asked:
 
 def recognise(text: str, known_runs: Collection[str]) -> Asked:
     """What is asked, about which runs, steps and commit."""
-    runs, rest = _named(text, known_runs)
+    runs, rest = named(text, known_runs)
     segments = tuple(int(n) for pair in _SEGMENTS.findall(rest) for n in pair if n)
     not_meant = () if len(runs) > 1 or len(segments) > 1 or not _STEP_LIKE.search(rest) else (Kind.COMPARE,)
     forms = ((kind, form) for kind, form in _COMPILED if kind not in not_meant and form.search(text))
@@ -133,7 +136,7 @@ def _without_form(match: re.Match[str]) -> str:
     return " " if len(match[0]) <= _MAX_FORM else match[0]
 
 
-def _named(text: str, known: Collection[str]) -> tuple[tuple[str, ...], str]:
+def named(text: str, known: Collection[str]) -> tuple[tuple[str, ...], str]:
     """Known runs in the text, longest names first where they overlap, and the text without them."""
     found: list[tuple[int, str]] = []
     for run_id in sorted(known, key=len, reverse=True):

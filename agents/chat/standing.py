@@ -54,7 +54,7 @@ class Standing:
             of_run = {case.id for case in store.knowledge.investigations(run_id=run_id)}
             known = [each for each in known if each.investigation_id in of_run or each.payload.get("run_id") == run_id]
         fitting = best(asked.topic, known, self._told, limit=_MAX_SHOWN, min_share=0.5)
-        if not fitting and self._from.places.is_general(asked):
+        if not fitting and (self._from.places.is_general(asked) or asked.leading):
             fitting = known[::-1][:_MAX_SHOWN]
         waiting = [each for each in fitting if each.state is ProposalState.OPEN]
         if asked.says(_WAITING) and fitting and not waiting:

@@ -49,7 +49,8 @@ def relieve(
     else:
         summary = ask((system(_ASK), user(_readable(conversation.summary, old))))
     ids = evidence_ids(_readable(conversation.summary, old, shorten=False))
-    missing = [each for each in ids if each not in summary]
+    named = set(evidence_ids(summary))
+    missing = [each for each in ids if each not in named]
     listed = f"\nEvidence seen so far: {' '.join(missing)}" if missing else ""
     return conversation.relieved(_HEAD + summary + listed, end)
 

@@ -70,6 +70,7 @@ _SAME = tuple(
         (r"language[- ]model(?:l?ing)?(?: loss)?", "lm loss"),
         (r"max(?:imum|imal)? violation|maxvio", "max vio"),
         (r"evaluations?|validations?|val", "eval"),
+        (r"fractions?|proportions?|percentages?", "share"),
         (r"attn", "attention"),
         (r"docs", "documentation"),
         (r"warm[- ]?up", "warmup"),

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from context_store import EmbeddedPostgres, Store, migrate, open_store
+from context_store.embedding import default_embedder
 from context_store.records import Anomaly, NegativeResult, NewRun, Project, TimelineEvent
 from contracts.enums import CauseKind, InvestigationState, RunRole, Scope, TimelineKind, Verdict
 from contracts.errors import UserInputError
@@ -33,13 +34,13 @@ _EVENTS = {
 
 @contextmanager
 def fresh_store() -> Iterator[Store]:
-    """A store that is gone afterwards."""
+    """A store that is gone afterwards, searched with the embedder that the product takes."""
     folder = Path(tempfile.mkdtemp(prefix="lt"))
     server = EmbeddedPostgres(folder, durable=False)
     try:
         url = server.start()
         migrate(url)
-        with open_store(url, clock=lambda: _NOW) as store:
+        with open_store(url, clock=lambda: _NOW, embedder=default_embedder()) as store:
             yield store
     finally:
         server.stop()
