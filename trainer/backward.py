@@ -71,8 +71,7 @@ def _counted_load(
     state = torch.default_generator.get_state()
     counts = [model.forward(weights, part, step, share).count_LE for part in parts]
     torch.default_generator.set_state(state)
-    count_LE = torch.stack(counts).sum(dim=0)
-    return normalised(share.summed(count_LE) if share.summed else count_LE)
+    return normalised(share.total(torch.stack(counts).sum(dim=0)))
 
 
 def _joined(passes: Sequence[Forward]) -> Forward:

@@ -77,11 +77,9 @@ class RoutedLayers:
     def _global_load(self, load_LRE: Tensor, share: Share) -> Tensor:
         if share.load_LE is not None:
             return share.load_LE.unsqueeze(1).expand_as(load_LRE)
-        if share.summed:
-            return normalised(share.summed(self.counts())).unsqueeze(1).expand_as(load_LRE)
-        if self.weight_LT is None:
+        if self.weight_LT is None and share.summed is None:
             return load_LRE  # ranks of one size: the balance loss takes their mean
-        return normalised(self.counts()).unsqueeze(1).expand_as(load_LRE)
+        return normalised(share.total(self.counts())).unsqueeze(1).expand_as(load_LRE)
 
 
 def normalised(count_LE: Tensor) -> Tensor:

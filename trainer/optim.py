@@ -8,7 +8,7 @@ Weight decay is decoupled and multiplied by the learning rate: w <- w - lr * (di
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -65,16 +65,19 @@ class Bucket:
         momentum, beta = self.state["momentum"], self.settings.beta1
         momentum.lerp_(grad, 1.0 - beta)
         update = grad.lerp(momentum, beta) if muon.nesterov else momentum
-        is_cut = ranks.count > 1 and any(len(shape) == 2 for shape in self.shapes)  # stacks are cut between matrices
-        wholes = ranks.whole(self.split(update)) if is_cut else {}
-        if is_cut:
-            update = torch.cat([whole.reshape(-1) for whole in wholes.values()])
-        direction = orthogonalise(update.view(-1, *self.matrix), muon.iterations, self.settings.eps).reshape(-1)
-        if is_cut:
-            parts = torch.split(direction, [whole.numel() for whole in wholes.values()])
-            cuts = [ranks.cut(name, part.view(wholes[name].shape)) for name, part in zip(wholes, parts, strict=True)]
-            direction = torch.cat([cut.reshape(-1) for cut in cuts])
+        if ranks.count == 1 or all(len(shape) > 2 for shape in self.shapes):  # stacks are cut between matrices
+            direction = self._orthogonal(update, muon)
+        else:
+            wholes = ranks.whole(self.split(update))
+            direction = _flat(
+                ranks.cut(name, self._orthogonal(whole, muon).view_as(whole)) for name, whole in wholes.items()
+            )
         return direction.mul_(rms_scale(self.matrix, muon.rms))
+
+    def _orthogonal(self, update: Tensor, muon: MuonConfig) -> Tensor:
+        """Flat, of one or more whole matrices."""
+        matrices = update.reshape(-1, *self.matrix)
+        return orthogonalise(matrices, muon.iterations, self.settings.eps).reshape(-1)
 
 
 class Optimizer:
@@ -118,7 +121,7 @@ class Optimizer:
                 squared.setdefault(bucket.group, []).append(torch.zeros(()))
                 start = end
                 continue
-            grad = torch.cat([grad.reshape(-1) for grad in grads[start:end]]).mul_(scale)
+            grad = _flat(grads[start:end]).mul_(scale)
             start = end
             lr = bucket.settings.lr * multiplier
             change = bucket.direction(grad, self._muon, self._ranks).mul_(-lr)
@@ -192,11 +195,11 @@ def _bucket(
     values: Mapping[str, Tensor],
     states: Mapping[str, ParameterState],
 ) -> Bucket:
-    flat = torch.cat([values[name].reshape(-1) for name in names])
+    flat = _flat(values[name] for name in names)
     state = {key: torch.zeros_like(flat) for key in STATE_NAMES[settings.optimizer]}
     if age:
         for key in state:
-            state[key] = torch.cat([states[name].tensors[key].reshape(-1) for name in names])
+            state[key] = _flat(states[name].tensors[key] for name in names)
     return Bucket(
         group=group,
         settings=settings,
@@ -207,6 +210,10 @@ def _bucket(
         age=age,
         state=state,
     )
+
+
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _matrix(name: str, shape: tuple[int, ...], head_rows: int | None) -> tuple[int, ...]:

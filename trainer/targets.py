@@ -79,6 +79,10 @@ class Share:
     load_LE: Tensor | None = None  # expert load of the step; None: that of the part, or what `summed` makes of it
     summed: Callable[[Tensor], Tensor] | None = None  # the sum of a tensor over the processes; None: there is one
 
+    def total(self, count_LE: Tensor) -> Tensor:
+        """A count of the part, over all processes."""
+        return self.summed(count_LE) if self.summed else count_LE
+
     @classmethod
     def of(cls, sequences: Sequences, num_parts: int, num_modules: int) -> Share:
         if sequences.document_BS is None and sequences.label_mask_BS is None:

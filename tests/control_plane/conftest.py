@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from case import train_bad_run
 from small_project import SmallProject, make_project
 
 from control_plane.logging import configure_logging
@@ -32,3 +33,9 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 def lathe(settings: Settings) -> Iterator[Lathe]:
     with Lathe.open(settings) as opened:
         yield opened
+
+
+@pytest.fixture
+def bad_run(lathe: Lathe, small_project: SmallProject) -> SmallProject:
+    train_bad_run(lathe, small_project)
+    return small_project

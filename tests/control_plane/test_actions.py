@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from case import CASE, FINISHED, RUN, apply, approve, diagnostic, drive, finish, propose, train_bad_run
+from case import CASE, FINISHED, RUN, apply, approve, diagnostic, drive, finish, propose
 from small_project import SmallProject, git, until
 
 from context_store.records import Effect, EffectRequest
@@ -18,12 +18,6 @@ from contracts.enums import EffectKind, EffectState
 from control_plane.backends.segment import is_running
 from control_plane.wiring import Lathe
 from control_plane.worktrees import CodeVersion
-
-
-@pytest.fixture
-def bad_run(lathe: Lathe, small_project: SmallProject) -> SmallProject:
-    train_bad_run(lathe, small_project)
-    return small_project
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from case import CASE, RUN, apply, approve, diagnostic, drive, finish, propose_fix, train_bad_run
+from case import CASE, RUN, apply, approve, diagnostic, drive, finish, propose_fix
 from small_project import SmallProject, until
 
 from context_store.records import Amount, EffectRequest, Principal
@@ -22,12 +22,6 @@ from control_plane.wiring import Lathe
 from control_plane.worker import Feed, Worker
 
 ADA = Principal(name="ada", role=Role.REVIEWER)
-
-
-@pytest.fixture
-def bad_run(lathe: Lathe, small_project: SmallProject) -> SmallProject:
-    train_bad_run(lathe, small_project)
-    return small_project
 
 
 def halt(lathe: Lathe) -> None:

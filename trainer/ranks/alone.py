@@ -26,7 +26,6 @@ class Ranks:
     """
 
     count = 1
-    is_first = True
 
     def begin(self, config: TrainConfig) -> None:
         """A training with this config follows; its parallel sizes are those of the ranks."""

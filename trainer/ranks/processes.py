@@ -43,7 +43,7 @@ class ProcessRanks(Ranks):
     def __init__(self, config: TrainConfig) -> None:
         self._mesh = Mesh.of(config.parallel)
         self._rank = dist.get_rank()
-        self.count, self.is_first = self._mesh.size, self._rank == 0
+        self.count = self._mesh.size
         self._dp_rank, self._cp_rank = divmod(self._rank, self._mesh.cp_size)
         self._peers = self._group(self._mesh.expert_peers())
         self._replicas = self._group(self._mesh.expert_replicas())
@@ -61,7 +61,7 @@ class ProcessRanks(Ranks):
         }
 
     def announce(self, order: str) -> None:
-        if self.is_first:
+        if self._rank == 0:
             dist.broadcast_object_list([order])
 
     def next_order(self) -> str:
