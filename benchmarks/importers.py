@@ -140,8 +140,10 @@ def drain(path: Path) -> int:
 
 
 def read_by_tensorboard(path: Path) -> Series:
-    from tensorboard.backend.event_processing import event_accumulator  # type: ignore[import-not-found, unused-ignore]
-
+    try:
+        from tensorboard.backend.event_processing import event_accumulator  # type: ignore[import-not-found, unused-ignore]
+    except ModuleNotFoundError:
+        raise SystemExit("the peer is missing: pip install '.[peer-tensorboard]', then run this again") from None
     accumulator = event_accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
     accumulator.Reload()
     found: Series = {}

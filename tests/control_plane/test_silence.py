@@ -77,5 +77,6 @@ def _last_step(lathe: Lathe) -> int:
 
 
 def _training_process() -> psutil.Process:
-    everyone = psutil.Process().children(recursive=True)
-    return next(each for each in everyone if "trainer.child" in " ".join(each.cmdline()))
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
+    named = psutil.process_iter(["cmdline"])  # a process that has ended meanwhile has no command line there
+    return next(each for each in named if each.pid in ours and "trainer.child" in " ".join(each.info["cmdline"] or ()))
