@@ -24,8 +24,10 @@ from contracts.errors import NotFound, RoleRequired, UserInputError
 CLAIMED_WHILE_HALTED = frozenset({EffectKind.STOP_RUN, EffectKind.PAUSE_RUN, EffectKind.CHECKPOINT_RUN})
 WITHOUT_APPROVAL = frozenset({EffectKind.DIAGNOSTIC_RUN, EffectKind.UNDO})  # within a budget; of what was approved
 MAJOR = frozenset(EffectKind) - WITHOUT_APPROVAL  # need an approval, by a person or by a policy (RM2-7.22)
-_BY_PERSONS_ONLY = frozenset({EffectKind.NEXT_STAGE})
-_TRAININGS = frozenset({EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNPAUSE_RUN})
+BY_POLICY = MAJOR - {EffectKind.NEXT_STAGE}  # a policy may approve these; an outer edge needs a person
+_NEED_CPU = frozenset(
+    {EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNPAUSE_RUN, EffectKind.PATCH_DATA}
+)
 
 
 class Policies:
@@ -171,17 +173,15 @@ def _check_autonomy(
             f"the level {level} {'needs' if acts else 'has no'} list of effects with a budget",
             remedy="from `act` on name the effects, their number and their CPU seconds; below it none of them",
         )
-    if not effects <= MAJOR - _BY_PERSONS_ONLY:
-        wrong = ", ".join(sorted(effects - (MAJOR - _BY_PERSONS_ONLY)))
-        raise UserInputError(
-            f"no policy approves {wrong}", remedy="choose from: " + ", ".join(sorted(MAJOR - _BY_PERSONS_ONLY))
-        )
+    if not effects <= BY_POLICY:
+        wrong = ", ".join(sorted(effects - BY_POLICY))
+        raise UserInputError(f"no policy approves {wrong}", remedy="choose from: " + ", ".join(sorted(BY_POLICY)))
     if EffectKind.PROMOTE_SCAFFOLD in effects and not level.includes(AutonomyLevel.EVOLVE):
         raise UserInputError(
             f"the level {level} does not change scaffolds", remedy=f"the level {AutonomyLevel.EVOLVE} does"
         )
-    if effects & _TRAININGS and not cpu_s:
-        raise UserInputError("a training needs CPU seconds", remedy="say how many the policy may spend")
+    if effects & _NEED_CPU and not cpu_s:
+        raise UserInputError("a training, or a check, needs CPU seconds", remedy="say how many the policy may spend")
 
 
 def _require_admin(role: Role) -> None:

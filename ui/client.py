@@ -24,7 +24,7 @@ from ui.catalog import (
     Why,
 )
 from ui.conversation import Answer, Thread, WholeThread
-from ui.oversight import Flow, MadeToken, Policies, Schedule, System, Token
+from ui.oversight import Autonomy, Flow, MadeToken, Policies, Schedule, System, Token
 from ui.records import (
     Activity,
     Budget,
@@ -254,8 +254,8 @@ class Client(Transport):
     def resume(self, reason: str) -> None:
         self.send("POST", "/policies/resume", json={"reason": reason})
 
-    def set_autonomy(self, loop: str, level: str, reason: str) -> None:
-        self.send("POST", "/policies/autonomy", json={"loop": loop, "level": level, "reason": reason})
+    def set_autonomy(self, wish: Autonomy, reason: str) -> None:
+        self.send("POST", "/policies/autonomy", json={**wish.model_dump(), "reason": reason})
 
     def revoke_policy(self, policy_id: int, reason: str) -> None:
         self.send("POST", f"/policies/{policy_id}/revoke", json={"reason": reason})

@@ -47,11 +47,22 @@ class Policy(Record):
     revoked_at: datetime | None = None
 
 
+class Autonomy(Record):
+    """How far a loop may go; from `act` on which effects by itself, how many, and their CPU seconds together."""
+
+    loop: str
+    level: str
+    effects: tuple[str, ...] = ()
+    cpu_s: float = 0.0
+    num_effects: int = 0
+
+
 class Policies(Record):
     policies: tuple[Policy, ...] = ()
     halted: Halt | None = None
     default_level: str
     major: tuple[str, ...] = ()
+    by_policy: tuple[str, ...] = ()
 
 
 class Schedule(Record):

@@ -9,8 +9,9 @@ import pytest
 from case_file import NOW, StoredCase, store_case
 from running import RunningLathe
 
-from context_store.records import EffectRequest
+from context_store.records import EffectRequest, EffectSize, NegativeResult
 from contracts.enums import ProposalState, Role
+from contracts.evidence import EvidenceRef
 
 Page = Any
 
@@ -132,6 +133,29 @@ def test_a_negative_result_is_found_and_added(page: Page, lathe: RunningLathe, c
     page.goto(f"{lathe.url}/open?token={lathe.reviewer}&ref=negative:{found.id}")
     page.get_by_role("heading", name="Like it").wait_for()
     page.locator(f'a[href*="negative%3A{other.id}"]', has_text="SMALL models").wait_for()
+
+
+def test_a_record_shows_what_was_measured_otherwise_elsewhere(
+    page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]
+) -> None:
+    """Shows R801-2.5: a contradiction is shown on both records, with what differs, and nothing is merged."""
+    small = lathe.store.negatives.add(_measured("30M", -0.10))
+    large = lathe.store.negatives.add(_measured("1B", 0.05))
+    for shown, other, scale in ((small, large, "1B"), (large, small, "30M")):
+        page.goto(f"{lathe.url}/open?token={lathe.viewer}&ref=negative:{shown.id}")
+        page.get_by_role("heading", name="Says otherwise; both stay").wait_for()
+        entry = page.locator("li", has=page.locator(f'a[href*="negative%3A{other.id}"]'), has_text="measured").first
+        assert f"scale: {scale}" in entry.inner_text()
+
+
+def _measured(scale: str, value: float) -> NegativeResult:
+    effect = EffectSize(what="loss", value=value, lo=value - 0.02, hi=value + 0.02, unit="nats")
+    return NegativeResult(
+        claim="a warm restart of the learning rate lowers the loss", intervention="learning rate restarted at half",
+        context={}, expected="lower", observed="see the effect", reason_class="no_effect", reason="three seeds",
+        reopen_if="another schedule", actor="ada", evidence=(EvidenceRef(kind="run", id="run-first"),),
+        investigation_id=None, scale=scale, observed_effect=effect,
+    )  # fmt: skip
 
 
 def test_a_viewer_may_search_but_not_add(page: Page, lathe: RunningLathe, cases: dict[str, StoredCase]) -> None:

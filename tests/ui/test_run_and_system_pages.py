@@ -70,6 +70,33 @@ def test_an_admin_halts_everything_and_makes_a_token_and_a_viewer_can_do_neither
     assert page.get_by_role("button", name="Halt everything").count() == 0
 
 
+def test_an_admin_lets_a_loop_act_within_a_list_and_a_budget_and_takes_it_back(page: Page, lathe: RunningLathe) -> None:
+    """Shows RM2-7.9: how far a loop may go by itself is set, seen and revoked where its work is seen."""
+    page.goto(f"{lathe.url}/system?token={lathe.admin}")
+    page.get_by_role("tab", name="Policies").click()
+    page.get_by_role("combobox", name="May").click()
+    page.get_by_role("option", name="act: carries out what you list").click()
+    page.get_by_label("Why", exact=True).first.fill("nobody is here at night")
+    page.get_by_role("button", name="Set it").click()
+    page.get_by_role("alert").get_by_text("What you can do").wait_for()  # nothing is listed
+    assert not [each for each in lathe.store.policies.list() if each.kind == "autonomy"]
+    page.get_by_role("combobox", name="Without asking").click()
+    page.get_by_role("option", name="pause run").first.click()
+    page.keyboard.press("Escape")
+    page.get_by_label("At most so many").fill("3")
+    page.get_by_role("button", name="Set it").click()
+    page.locator(".lt-table", has_text="act: pause run, at most 3").get_by_text("nobody is here at night").wait_for()
+    (stored,) = [each for each in lathe.store.policies.list() if each.kind == "autonomy"]
+    assert (stored.loop, stored.level, stored.effects, stored.num_effects, stored.cpu_s) == (
+        "debug", "act", ("pause_run",), 3, 600.0,
+    )  # fmt: skip
+    revoking = page.get_by_test_id("stForm").filter(has=page.get_by_role("button", name="Revoke it")).first
+    revoking.get_by_label("Why").fill("somebody is here")
+    revoking.get_by_role("button", name="Revoke it").click()
+    page.locator(".lt-table", has_text="nobody is here at night").get_by_text("until").wait_for()
+    assert lathe.store.policies.level("debug") == "propose"
+
+
 def test_the_chat_answers_without_a_model_and_its_cards_open_the_objects(page: Page, lathe: RunningLathe) -> None:
     page.goto(f"{lathe.url}/chat?investigation=look&token={lathe.reviewer}")
     page.get_by_role("button", name="Why did it happen?").click()

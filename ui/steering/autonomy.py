@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import streamlit as st
 
@@ -10,11 +11,17 @@ from ui.client import Client
 from ui.components import chips
 from ui.components.markup import escape, when, words
 from ui.components.tables import row, table
-from ui.oversight import Policies, Policy
+from ui.oversight import Autonomy, Policies, Policy
 from ui.records import Principal
 from ui.steering.act import is_admin, rerun_if, sent_for
 
-_LEVELS = ("observe", "propose")  # the higher ones list effects and a budget: `lathe policy`
+_LEVELS = {
+    "observe": "looks at what is recorded",
+    "propose": "runs diagnostics; everything else waits for a person",
+    "act": "carries out what you list, within a budget",
+    "evolve": "as act, also for its own scaffold",
+}
+_ACTING = ("act", "evolve")
 _HEADS = ("Policy", "For", "Allows", "Why", "Set", "Holds")
 
 
@@ -30,7 +37,11 @@ def show(client: Client, principal: Principal, found: Policies, *, loop: str = "
     else:
         st.html("<p class='lt-muted'>No policy was set so far; that is the careful state.</p>")
     if is_admin(principal, "policies"):
-        _show_forms(client, policies, loop)
+        left, right = st.columns(2, gap="medium")
+        with left, st.container(border=True):
+            _show_setting(client, found, loop)
+        with right:
+            _show_revoking(client, policies)
 
 
 def _row(policy: Policy) -> str:
@@ -47,19 +58,39 @@ def _row(policy: Policy) -> str:
     return row([f"{policy.id} {escape(words(policy.kind))}", loop, allows, escape(policy.reason), by, holds])
 
 
-def _show_forms(client: Client, found: Sequence[Policy], default_loop: str) -> None:
-    left, right = st.columns(2, gap="medium")
-    with left, st.form("autonomy", border=True, enter_to_submit=False):
-        loop = st.text_input("Loop", default_loop or "debug")
-        level = st.selectbox("May", _LEVELS, index=1, help="act and evolve need a list of effects: see `lathe policy`.")
-        reason = st.text_input("Why", key="autonomy:reason")
-        pressed = st.form_submit_button("Set it")
-    if pressed:
-        rerun_if(sent_for(reason, lambda why: client.set_autonomy(loop, level, why)))
-    holding = [policy.id for policy in found if policy.revoked_at is None and policy.kind != "halt"]
+def _show_setting(client: Client, found: Policies, default_loop: str) -> None:
+    """No form: which fields there are depends on the level."""
+    loop = st.text_input("Loop", default_loop or "debug", key="autonomy:loop")
+    level = st.selectbox("May", list(_LEVELS), index=1, format_func=lambda each: f"{each}: {_LEVELS[each]}")
+    wish = Autonomy(loop=loop, level=level)
+    if level in _ACTING:
+        wish = Autonomy(loop=loop, level=level, **_allowance(found))
+    reason = st.text_input("Why", key="autonomy:reason")
+    if st.button("Set it", key="autonomy:set"):
+        rerun_if(sent_for(reason, lambda why: client.set_autonomy(wish, why)))
+
+
+class _Allowance(TypedDict):
+    effects: tuple[str, ...]
+    num_effects: int
+    cpu_s: float
+
+
+def _allowance(found: Policies) -> _Allowance:
+    effects = st.multiselect("Without asking", found.by_policy, format_func=words, key="autonomy:effects")
+    left, right = st.columns(2)
+    with left:
+        number = st.number_input("At most so many", 1, 1_000_000, 1, key="autonomy:number")
+    with right:
+        minutes = st.number_input("CPU minutes together", 0.0, value=10.0, step=5.0, key="autonomy:minutes")
+    return _Allowance(effects=tuple(effects), num_effects=int(number), cpu_s=60.0 * minutes)
+
+
+def _show_revoking(client: Client, policies: Sequence[Policy]) -> None:
+    holding = [policy.id for policy in policies if policy.revoked_at is None and policy.kind != "halt"]
     if not holding:
         return
-    with right, st.form("revoke-policy", border=True, enter_to_submit=False):
+    with st.form("revoke-policy", border=True, enter_to_submit=False):
         number = st.selectbox("Policy", holding)
         reason = st.text_input("Why", key="revoke-policy:reason")
         pressed = st.form_submit_button("Revoke it")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field, StringConstraints
 
-from context_store.policies import MAJOR
+from context_store.policies import BY_POLICY, MAJOR
 from context_store.records import Policy
 from contracts.enums import AutonomyLevel, EffectKind
 from control_plane.api.access import AdminDep, ClockDep, StoreDep
@@ -42,12 +42,14 @@ class FourEyes(Reasoned):
 
 
 class PolicyPage(Page):
-    """`default_level`: what holds for a loop where no policy says otherwise. `major`: kinds that need an approval."""
+    """`default_level`: what holds for a loop where no policy says otherwise. `major`: kinds that need an approval;
+    `by_policy`: those of them that a policy may approve."""
 
     policies: list[Policy]
     halted: Policy | None
     default_level: AutonomyLevel
     major: list[EffectKind]
+    by_policy: list[EffectKind]
 
 
 class OnePolicy(Body):
@@ -69,6 +71,7 @@ def policies(store: StoreDep, wish: PagingDep) -> Answer:
             "halted": store.policies.halted(),
             "default_level": AutonomyLevel.PROPOSE,
             "major": sorted(MAJOR),
+            "by_policy": sorted(BY_POLICY),
         }
     )
 
