@@ -45,7 +45,8 @@ def mind() -> Mind:
 
 
 def _checks() -> tuple[Check, ...]:
-    return (Check(name="disk", ok=False, detail="0.1 GiB free <b>", remedy="free some space"),)
+    disk = Check(name="disk", ok=False, detail="0.1 GiB free <b>", remedy="free some space")
+    return (disk, Check(name="service worker", ok=None, detail="does not run", remedy="start it with: lathe up"))
 
 
 @pytest.fixture(scope="module")

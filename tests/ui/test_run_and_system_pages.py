@@ -43,7 +43,8 @@ def test_an_admin_halts_everything_and_makes_a_token_and_a_viewer_can_do_neither
 ) -> None:
     page.goto(f"{lathe.url}/system?token={lathe.admin}")
     page.locator(".lt-table", has_text="0.1 GiB free <b>").get_by_text("free some space").wait_for()
-    page.get_by_text("start it with").wait_for()  # no worker runs here
+    page.get_by_text("start it with").wait_for()  # no worker runs here, and that is said once
+    assert page.locator("tr", has_text="worker").count() == 1
     page.get_by_role("tab", name="Policies").click()
     page.get_by_role("button", name="Halt everything").click()
     page.get_by_role("alert").get_by_text("What you can do").wait_for()  # a reason is needed
