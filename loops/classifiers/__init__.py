@@ -1,0 +1,1 @@
+"""Compact text classifiers, measured: features, training, evaluation, selection of labels, the gate, the scorer."""
