@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store import git_log
-from context_store.database import Database
+from context_store.database import Database, any_of
 from context_store.git_log import RawCommit, RawHunk
 from context_store.models import CommitRow, HunkRow
 from context_store.records import Commit, Hunk
@@ -79,8 +79,14 @@ class Code:
         return sorted((known[commit] for commit in wanted), key=lambda commit: commit.ordinal)
 
     def hunks(self, project_id: str, commit: str) -> list[Hunk]:
-        """In the order of the diff; a merge has none."""
+        """In the order of the diff; a merge has what it changed besides joining its parents (git 2.35 or newer)."""
         query = _HUNK.where(HunkRow.project_id == project_id, HunkRow.commit == commit).order_by(HunkRow.ordinal)
+        with self._database.begin() as connection:
+            return [Hunk(**row._mapping) for row in connection.execute(query)]
+
+    def hunks_of_files(self, project_id: str, paths: Collection[str]) -> list[Hunk]:
+        """All stored hunks of these files, in no particular order."""
+        query = _HUNK.where(HunkRow.project_id == project_id, HunkRow.path == any_of(list(paths)))
         with self._database.begin() as connection:
             return [Hunk(**row._mapping) for row in connection.execute(query)]
 
@@ -101,6 +107,7 @@ class Code:
     ) -> int:
         if not batch:
             return 0
+        git_log.add_what_merges_changed(repository, batch)
         files = _definitions(repository, batch, environment)
         hunks = [row for commit in batch for row in _hunk_rows(project_id, commit, files)]
         newest = sa.select(sa.func.coalesce(sa.func.max(CommitRow.ordinal), 0))
@@ -114,6 +121,25 @@ class Code:
             if hunks:
                 connection.execute(insert(HunkRow).on_conflict_do_nothing(), hunks)
         return len(batch)
+
+
+def diff_of_commit(connection: sa.Connection, project_id: str | None, commit: str) -> str:
+    """What is stored of its diff, without lines of context; "" when it is not stored."""
+    query = _HUNK.where(HunkRow.project_id == project_id, HunkRow.commit == commit).order_by(HunkRow.ordinal)
+    return diff_of([Hunk(**row._mapping) for row in connection.execute(query)])
+
+
+def diff_of(hunks: Iterable[Hunk]) -> str:
+    """Unified, in the order of the hunks."""
+    parts, path = list[str](), ""
+    for hunk in hunks:
+        if hunk.path != path:
+            path = hunk.path
+            old = hunk.old_path or path
+            parts.append(f"diff --git a/{old} b/{path}\n--- a/{old}\n+++ b/{path}\n")
+        place = f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@"
+        parts.append(f"{place} {', '.join(hunk.symbols)}\n{hunk.text}" + ("" if hunk.text.endswith("\n") else "\n"))
+    return "".join(parts)
 
 
 _COMMIT = sa.select(*(column for column in CommitRow.__table__.columns if column.key != "project_id"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from context_store.database import Database, driver
+from context_store.records import UNKNOWN_OWNER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class KindCount:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """`unowned`: projects whose runs, cases and verdicts nobody answers for."""
+    """`unowned`: projects of which nobody knows who answers for them (R801-2.2)."""
 
     kinds: tuple[KindCount, ...]
     unowned: tuple[str, ...]
@@ -127,10 +128,10 @@ class Completeness:
                 row = driver(connection).execute(kind.query.replace("{mine}", mine), {"project": project_id}).fetchone()
                 assert row is not None
                 kinds.append(KindCount(kind=name, what=kind.what, count=row[0], remedy=kind.remedy))
-            unowned = connection.execute(_UNOWNED, {"project": project_id}).scalars().all()
+            unowned = connection.execute(_UNOWNED, {"project": project_id, "nobody": UNKNOWN_OWNER}).scalars().all()
         return Report(kinds=tuple(kinds), unowned=tuple(unowned))
 
 
 _UNOWNED = sa.text(
-    "SELECT id FROM project WHERE owner = '' AND (CAST(:project AS text) IS NULL OR id = :project) ORDER BY id"
+    "SELECT id FROM project WHERE owner = :nobody AND (CAST(:project AS text) IS NULL OR id = :project) ORDER BY id"
 )

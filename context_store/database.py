@@ -13,15 +13,17 @@ from psycopg import errors as pg_errors
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
 
+from context_store.records import UNKNOWN_OWNER
 from contracts.errors import DatabaseUnavailable, DiskFull, LatheError, NotFound, UserInputError
 
 
 class Database:
-    """A pool of connections to one database. Thread-safe."""
+    """A pool of connections to one database, opened by `owner`. Thread-safe."""
 
-    def __init__(self, url: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float], owner: str = UNKNOWN_OWNER) -> None:
         self.url = url
         self.clock = clock
+        self.owner = owner
         self._engine = sa.create_engine(
             "postgresql+psycopg://",
             creator=lambda: psycopg.connect(url, connect_timeout=10),

@@ -25,6 +25,8 @@ from context_store.redaction import redact
 from contracts.enums import EffectKind, EffectState, PolicyKind, ProposalState
 from contracts.errors import NotFound, NotPermitted, UserInputError
 
+_NOTHING: Mapping[str, float] = {}
+
 
 class Effects:
     def __init__(self, database: Database) -> None:
@@ -129,23 +131,28 @@ class Effects:
             _finish(connection, key, EffectState.DONE, now, worker=worker, result=result)
             return _load(connection, key)
 
-    def fail(self, key: str, message: str, remedy: str, worker: str | None = None, cpu_s: float = 0.0) -> Effect:
-        """`cpu_s`: what it spent before it failed; it becomes the result and settles the reservation, if any."""
-        now, result = self._database.clock(), {"cpu_s": cpu_s} if cpu_s else {}
+    def fail(
+        self, key: str, message: str, remedy: str, worker: str | None = None, spent: Mapping[str, float] = _NOTHING
+    ) -> Effect:
+        """`spent`: seconds (`cpu_s`, `wall_s`) before it failed; they become the result and settle the reservation."""
         with self._database.begin() as connection:
-            _finish(connection, key, EffectState.FAILED, now, message, remedy, worker=worker, result=result)
+            now = self._database.clock()
+            _finish(connection, key, EffectState.FAILED, now, message, remedy, worker=worker, result=spent)
             return _load(connection, key)
 
-    def refuse(self, key: str, message: str, remedy: str = "", worker: str | None = None) -> Effect:
-        """Nothing was done; what was reserved for it goes back."""
+    def refuse(
+        self, key: str, message: str, remedy: str = "", worker: str | None = None, spent: Mapping[str, float] = _NOTHING
+    ) -> Effect:
+        """It may not be done (any further); but for what was `spent`, what was reserved for it goes back."""
         with self._database.begin() as connection:
-            _finish(connection, key, EffectState.REFUSED, self._database.clock(), message, remedy, worker=worker)
+            now = self._database.clock()
+            _finish(connection, key, EffectState.REFUSED, now, message, remedy, worker=worker, result=spent)
             return _load(connection, key)
 
 
 # An effect's key marks the approvals it uses up and the reservation it spends from; these mean something else there.
 _RESERVED_WORDS = frozenset(state.value for state in ProposalState)
-_RESERVED_PREFIXES = ("approval:", "budget:", "edge:")
+_RESERVED_PREFIXES = ("approval:", "budget:", "edge:", "llm:", "embed:")
 _EFFECT = sa.select(*(column for column in EffectRow.__table__.columns if column.key != "ordinal"))
 
 

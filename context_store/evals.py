@@ -32,7 +32,7 @@ LINEAGE = ("checkpoint", "recipe", "protocol")
 UNRANKED = "without lineage are not ranked"  # in the title of the note that an import leaves about such scores
 HOW_TO_IMPORT = (
     "`lathe evals import LOG --run RUN --step N` stores the scores of a log of lm-eval or inspect; for weights trained "
-    "elsewhere: --checkpoint NAME --recipe NAME --project PROJECT"
+    "elsewhere: --checkpoint PATH --recipe PATH --project PROJECT"
 )
 _NEEDED = (*LINEAGE, "benchmark", "metric", "harness", "owner")
 
@@ -43,10 +43,11 @@ class Evals:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, score: NewScore) -> Score:
+    def add(self, score: NewScore, *, log: str = "") -> Score:
         """Idempotent by content; an `at` of 0 becomes now and is no part of it. A run's timeline tells of its scores.
 
-        Raises UserInputError for a score without lineage, identity or owner, NotFound for an unknown project or run.
+        `log`: the file that names the weights, where they are not here. Raises UserInputError for a score without
+        lineage, identity or owner, or whose lineage exists nowhere; NotFound for an unknown project or run.
         """
         _refuse_without_lineage(score)
         values = {field.name: getattr(score, field.name) for field in dataclasses.fields(NewScore)}
@@ -56,6 +57,7 @@ class Evals:
         values |= {"content_key": key, "at": score.at or self._database.clock()}
         with self._database.begin() as connection:
             _require_known(connection, score)
+            score_lineage.require_real(connection, score, log)
             statement = insert(ScoreRow).values(**values)
             connection.execute(statement.on_conflict_do_nothing(index_elements=["content_key"]))
             stored = Score(**connection.execute(_SCORE.where(ScoreRow.content_key == key)).one()._mapping)

@@ -13,16 +13,19 @@ from enum import Enum
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from context_store.budgets import Budgets, reserve_amount
+from context_store.budgets import close_budget, open_share, reserve_amount
 from context_store.database import Database
 from context_store.ledger import append_entry
-from context_store.models import ExperimentRow, ExperimentStepRow
+from context_store.models import ExperimentRow, ExperimentStepRow, LedgerRow
 from context_store.permits import Deed, use_approvals
 from context_store.policies import load_policy
 from context_store.records import Amount, Experiment, ExperimentStep, Json
 from context_store.redaction import redact
 from contracts.enums import EffectKind, PolicyKind, Stage
 from contracts.errors import NotFound, NotPermitted, UserInputError
+
+_PLANNED = "planned"
+_FREE = Amount()
 
 
 class Edge(Enum):
@@ -47,15 +50,61 @@ class Experiments:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open(self, experiment_id: str, title: str, actor: str, at: float, amount: Amount) -> Experiment:
-        """Idempotent by id; it stands at PLAN. `amount`: what its inner edges may spend."""
+    def open(
+        self,
+        experiment_id: str,
+        title: str,
+        actor: str,
+        at: float,
+        amount: Amount,
+        *,
+        plan: Json | None = None,
+        parent_id: str | None = None,
+    ) -> Experiment:
+        """Idempotent by id; it stands at PLAN. `amount`: what it may spend, at most what its parent has left.
+
+        `plan`: what is to be tried, for whoever does the work; it stays in the ledger. Without one no worker drives
+        the experiment.
+        """
         budget_id = f"experiment:{experiment_id}"
-        Budgets(self._database).open(budget_id, amount)
         values = {"id": experiment_id, "title": redact(title), "budget_id": budget_id, "opened_by": actor}
         start = {"stage": Stage.PLAN, "iteration": 1, "sequence": 0, "opened_at": at}
+        subject = f"experiment:{experiment_id}"
         with self._database.begin() as connection:
-            connection.execute(insert(ExperimentRow).values(**values, **start).on_conflict_do_nothing())
+            open_share(connection, budget_id, amount, parent_id)
+            statement = insert(ExperimentRow).values(**values, **start).on_conflict_do_nothing()
+            is_new = connection.execute(statement.returning(ExperimentRow.id)).scalar() is not None
+            if is_new and plan is not None:
+                append_entry(connection, actor=actor, action=_PLANNED, subject=subject, detail=plan, evidence=(), at=at)
             return _load(connection, experiment_id)
+
+    def plan(self, experiment_id: str) -> Json | None:
+        """What it was opened with."""
+        mine = (LedgerRow.subject == f"experiment:{experiment_id}") & (LedgerRow.action == _PLANNED)
+        with self._database.read() as connection:
+            found: Json | None = connection.execute(sa.select(LedgerRow.detail).where(mine)).scalar()
+        return found
+
+    def to_drive(self) -> builtins.list[Experiment]:
+        """Those with a plan that have not ended, oldest first."""
+        planned = sa.select(LedgerRow.id).where(
+            LedgerRow.action == _PLANNED, LedgerRow.subject == sa.literal("experiment:").concat(ExperimentRow.id)
+        )
+        going_on = (ExperimentRow.stage != Stage.ENDED) & planned.exists()
+        query = sa.select(ExperimentRow.__table__).where(going_on)
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(ExperimentRow.opened_at, ExperimentRow.id))
+            return [Experiment(**row._mapping) for row in rows]
+
+    def stop(self, experiment_id: str, actor: str, reason: str) -> Experiment:
+        """A person ends it wherever it stands; what is left of its budget goes back. Idempotent."""
+        with self._database.begin() as connection:
+            experiment = _load(connection, experiment_id, lock=True)
+            if experiment.stage is Stage.ENDED:
+                return experiment
+            return self._move(
+                connection, experiment, Stage.ENDED, f"stopped: {reason}", actor, proposal_id=None, reservation_key=""
+            )
 
     def get(self, experiment_id: str) -> Experiment:
         """Raises NotFound."""
@@ -87,10 +136,15 @@ class Experiments:
             reserve_amount(connection, experiment.budget_id, key, cost)
             return self._move(connection, experiment, after, note, actor, proposal_id=None, reservation_key=key)
 
-    def pass_outer(self, experiment: Experiment, after: Stage, proposal_id: str, note: str) -> Experiment:
+    def pass_outer(
+        self, experiment: Experiment, after: Stage, proposal_id: str, note: str, *, cost: Amount = _FREE
+    ) -> Experiment:
         """Pass an edge that persons approved. Raises as `pass_inner`, and ApprovalInvalid without such an approval."""
         with self._database.begin() as connection:
             _require(connection, experiment, after, Edge.OUTER)
+            key = "" if cost == _FREE else f"edge:{experiment.id}:{experiment.sequence}"
+            if key:
+                reserve_amount(connection, experiment.budget_id, key, cost)
             deed = Deed(
                 key=f"{experiment.id}:{experiment.sequence}",
                 kind=EffectKind.NEXT_STAGE,
@@ -100,7 +154,7 @@ class Experiments:
             )
             proposal = use_approvals(connection, deed, self._database.clock())
             return self._move(
-                connection, experiment, after, note, proposal.decided_by, proposal_id=proposal_id, reservation_key=""
+                connection, experiment, after, note, proposal.decided_by, proposal_id=proposal_id, reservation_key=key
             )
 
     def _move(
@@ -124,6 +178,8 @@ class Experiments:
             actor=actor, at=at,
         )  # fmt: skip
         connection.execute(sa.insert(ExperimentStepRow).values(**vars(step)))
+        if after is Stage.ENDED:
+            close_budget(connection, experiment.budget_id)
         detail = {"edge": _name(experiment.stage, after), "iteration": iteration, "note": note}
         detail |= {"proposal": proposal_id or "", "reservation": reservation_key}
         subject = f"experiment:{experiment.id}"

@@ -17,9 +17,10 @@ from contracts.errors import EnvironmentFault, RepositoryError
 
 _OPTIONS = ["-c", "core.quotePath=false", "-c", "log.showSignature=false", "-c", "color.ui=never"]
 _DIFF = ["-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"]
+_FORMAT = "--format=%x01%H%x02%P%x02%an%x02%ct%x02%s"
 _LOG = [
     "log", "--all", "HEAD", "--topo-order", "--reverse", "--ignore-missing", "--stdin",
-    "--format=%x01%H%x02%P%x02%an%x02%ct%x02%s", *_DIFF,
+    _FORMAT, *_DIFF,
 ]  # fmt: skip
 WORKTREE = "worktree-"
 Environment = Mapping[str, str]
@@ -42,7 +43,7 @@ class RawHunk:
 
 @dataclass(kw_only=True)
 class RawCommit:
-    """Merges carry no hunks: what they bring is in the commits they join."""
+    """A merge carries no hunks until `add_what_merges_changed`: what it joins is in the commits it joins."""
 
     hash: str
     parents: tuple[str, ...]
@@ -92,6 +93,22 @@ def read_log(repository: Path, known: Sequence[str]) -> Iterator[RawCommit]:
             raise _broken(repository, errors.read().decode(errors="replace"))
     if complete is not None:
         yield complete
+
+
+def add_what_merges_changed(repository: Path, commits: Sequence[RawCommit]) -> None:
+    """Give each merge among them what it did besides what git makes of its parents by itself: the merge made again.
+
+    Git before 2.35 cannot; then merges stay without hunks. (Not by `read_log`: in a reversed log, git 2.39 takes wrong
+    merge bases.)
+    """
+    merges = {commit.hash: commit for commit in commits if len(commit.parents) == 2}
+    if not merges:
+        return
+    command = ["git", "-C", str(repository), *_OPTIONS, "log", "--no-walk=unsorted", "--stdin", _FORMAT, *_DIFF]
+    asked = "".join(f"{commit}\n" for commit in merges).encode()
+    done = subprocess.run([*command, "--remerge-diff"], input=asked, capture_output=True, check=False)
+    for found in _parse(io.BytesIO(done.stdout)):
+        merges[found.hash].hunks = found.hunks
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class Knowledge:
         key = content_hash([anomaly.run_id, anomaly.kind, sorted(anomaly.series), lo, hi])
         values = _fields(anomaly, leave_out={"id", "onset"}) | {"statement": redact(anomaly.statement)}
         values |= {"content_key": key, "onset_lo": lo, "onset_hi": hi}
+        values |= {"found_at": anomaly.found_at or self._database.clock()}
         with self._database.begin() as connection:
             connection.execute(insert(AnomalyRow).values(**values).on_conflict_do_nothing())
             return _anomaly(connection.execute(_ANOMALY.where(AnomalyRow.content_key == key)).one()._mapping)

@@ -10,9 +10,13 @@ import sqlalchemy as sa
 
 from context_store.database import Database
 from context_store.models import LedgerRow
-from context_store.records import LedgerEntry
+from context_store.records import LedgerEntry, Principal
 from context_store.redaction import redact_json
+from context_store.shares import Shares, shares
 from contracts.evidence import EvidenceRef
+
+_REQUEST = "request"
+_MAX_PATH = 500
 
 
 class Ledger:
@@ -34,6 +38,19 @@ class Ledger:
             return append_entry(
                 connection, actor=actor, action=action, subject=subject, detail=detail, evidence=evidence, at=at
             )
+
+    def note_request(self, principal: Principal, method: str, path: str, detail: Mapping[str, Any], at: float) -> None:
+        """Somebody asked over HTTP to change something, or was refused; `path` is percent-encoded."""
+        subject = f"{_REQUEST}:{path[:_MAX_PATH]}"
+        whole = {"role": principal.role.value, **detail}
+        with self._database.begin() as connection:
+            append_entry(
+                connection, actor=principal.name, action=method, subject=subject, detail=whole, evidence=(), at=at
+            )
+
+    def shares(self, since: float, until: float) -> Shares:
+        """Which part of the work each actor did between the two times."""
+        return shares(self._database, since, until)
 
     def list(
         self, subject: str | None = None, limit: int = 200, *, actor: str | None = None, before: int | None = None

@@ -9,14 +9,13 @@ words, and those that have several of the others together. So the cost is bounde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from context_store.database import driver
-from context_store.records.search import SearchFilter
+from context_store.search_filters import Where
 
 _MAX_WORDS = 16
 _MANY_TEXTS = 1000  # about so many are looked at for the rare words, and as many for the others together
@@ -38,7 +37,7 @@ class _Word:
 
 
 def match_words(
-    connection: sa.Connection, text: str, chosen: SearchFilter, limit: int, least_share: float = 0.0
+    connection: sa.Connection, text: str, where: Where, limit: int, least_share: float = 0.0
 ) -> list[WordMatch]:
     """Best first, ties to the newest; none for a text without a word that says anything.
 
@@ -50,8 +49,8 @@ def match_words(
         return []
     num_texts = float(rows[0][2])
     words = [_Word(text=word, share=share) for word, share, _ in rows]
-    conditions, values = conditions_of(chosen)
-    values |= {"limit": limit, "share": least_share, "most": _MAX_TEXTS, "num_texts": num_texts}
+    conditions, given = where
+    values = {**given, "limit": limit, "share": least_share, "most": _MAX_TEXTS, "num_texts": num_texts}
     values |= {"query": _candidates(words, num_texts), "words": [each.text for each in words[:_MAX_WORDS]]}
     values |= {"shares": [each.share for each in words[:_MAX_WORDS]]}
     # planned for these very words: a plan for any words would not know how few texts they leave
@@ -88,38 +87,6 @@ def _quoted(word: str) -> str:
     return f"'{escaped}'"
 
 
-def conditions_of(chosen: SearchFilter) -> tuple[str, dict[str, Any]]:
-    """SQL over `s` that holds for what is chosen, and its parameters."""
-    given: Mapping[str, Any] = {
-        "s.kind = ANY(%(kinds)s)": ("kinds", [str(kind) for kind in chosen.kinds] or None),
-        "s.project_id = %(project)s": ("project", chosen.project_id),
-        "s.run_id = %(run)s": ("run", chosen.run_id),
-        "s.layers @> ARRAY[%(layer)s::integer]": ("layer", chosen.layer),
-        _FIELD: ("field", chosen.field),
-        "s.step_hi >= %(lo)s": ("lo", chosen.lo),
-        "s.step_lo <= %(hi)s": ("hi", chosen.hi),
-        "s.at >= to_timestamp(%(since)s)": ("since", chosen.since),
-        "s.at <= to_timestamp(%(until)s)": ("until", chosen.until),
-        "s.outcome = %(outcome)s": ("outcome", chosen.outcome),
-    }
-    used = {condition: pair for condition, pair in given.items() if pair[1] is not None}
-    return " AND ".join(["TRUE", *used]), dict(used.values())
-
-
-# A negative result names fields in its context (JSON text), a case by its suspects that were not excluded (KIND:FIELD).
-_FIELD = """(
-    EXISTS (SELECT FROM unnest(s.fields) f WHERE f = %(field)s OR starts_with(f, %(field)s || '.'))
-    OR EXISTS (
-        SELECT FROM negative_result t, left(to_json(%(field)s::text)::text, -1) AS f
-        WHERE t.id = CASE WHEN s.kind = 'negative' THEN s.source_key::bigint END
-        AND (strpos(t.context, f || '":') > 0 OR strpos(t.context, f || '.') > 0)
-    )
-    OR s.kind = 'investigation' AND EXISTS (
-        SELECT FROM suspect t, substr(t.key, strpos(t.key, ':') + 1) AS f
-        WHERE t.investigation_id = s.source_key AND t.status IS DISTINCT FROM 'refuted'
-        AND (f = %(field)s OR starts_with(f, %(field)s || '.'))
-    )
-)"""
 # `seen`: how frequent the frequent words are, as ANALYZE found; other words are rare.
 _ASKED = """
     WITH size AS (

@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store import git_log
-from context_store.database import Database, driver
+from context_store.database import Database, any_of, driver
 from context_store.field_reads import FieldNames, split_words
 from context_store.models import ConfigValueRow, FieldStatisticRow, HunkFieldRow, HunkRow, HunkStatisticRow, RunRow
 from context_store.symbols import Definition, definitions
+from contracts.errors import UserInputError
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=$|[./@])|(?<==)\d+$")
 _ROWS_A_TIME = 5000
@@ -58,16 +59,18 @@ class Links:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def link(self, project_id: str, repository: Path, topics: Sequence[Topic]) -> int:
-        """Link all stored hunks of a project anew, with the fields and series its runs have; returns their number.
+    def link(
+        self, project_id: str, repository: Path, topics: Sequence[Topic], commits: Collection[str] | None = None
+    ) -> int:
+        """Link stored hunks of a project (None: of all commits) anew, with the fields and series its runs have.
 
-        Raises RepositoryError for a repository that cannot be read.
+        Returns their number. Raises RepositoryError for a repository that cannot be read.
         """
         git_log.check_repository(repository)
         with self._database.begin() as connection:
             fields = list(connection.execute(_fields(project_id)).scalars())
             families = sorted({family(name) for name in connection.execute(_NAMES, {"project": project_id}).scalars()})
-            hunks = connection.execute(sa.select(HunkRow.__table__).where(HunkRow.project_id == project_id)).all()
+            hunks = connection.execute(_of(HunkRow, project_id, commits, sa.select(HunkRow.__table__))).all()
         bearing = _Bearing(topics, families)
         names = FieldNames(fields)
         sources = _sources(repository, hunks)
@@ -82,8 +85,18 @@ class Links:
             for field in fields
             for name, how in bearing.of([field]).items()
         ]
-        self._replace(project_id, {HunkFieldRow: reads, HunkStatisticRow: moves, FieldStatisticRow: by_field})
+        self._replace(project_id, commits, {HunkFieldRow: reads, HunkStatisticRow: moves, FieldStatisticRow: by_field})
         return len(hunks)
+
+    def about(
+        self, project_id: str, *, commit: str | None = None, series: str | None = None, field: str | None = None
+    ) -> list[HunkLink]:
+        """The links of one of the three. Raises UserInputError for none or several."""
+        if sum(each is not None for each in (commit, series, field)) != 1:
+            raise UserInputError("links of what?", remedy="name one commit, one series or one field")
+        if commit is not None:
+            return self.of_commit(project_id, commit)
+        return self.bearing_on(project_id, series) if series is not None else self.reading(project_id, field or "")
 
     def of_commit(self, project_id: str, commit: str) -> list[HunkLink]:
         """Everything the hunks of a commit bear on, in the order of the diff."""
@@ -123,14 +136,23 @@ class Links:
             for _, c, path, start, lines, field, name, how in rows
         ]
 
-    def _replace(self, project_id: str, rows: Mapping[Any, list[dict[str, Any]]]) -> None:
+    def _replace(
+        self, project_id: str, commits: Collection[str] | None, rows: Mapping[Any, list[dict[str, Any]]]
+    ) -> None:
         with self._database.begin() as connection:
             lock = sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"code:{project_id}", 0))
             connection.execute(sa.select(lock))
             for table, values in rows.items():
-                connection.execute(sa.delete(table).where(table.project_id == project_id))
+                of_commits = None if table is FieldStatisticRow else commits
+                connection.execute(_of(table, project_id, of_commits, sa.delete(table)))
                 for start in range(0, len(values), _ROWS_A_TIME):
                     connection.execute(insert(table).on_conflict_do_nothing(), values[start : start + _ROWS_A_TIME])
+
+
+def _of(table: Any, project_id: str, commits: Collection[str] | None, statement: Any) -> Any:
+    """The statement, for rows of the project and (None: of all) these commits."""
+    mine = statement.where(table.project_id == project_id)
+    return mine if commits is None else mine.where(table.commit == any_of(list(commits)))
 
 
 def family(series: str) -> str:

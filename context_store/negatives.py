@@ -6,19 +6,21 @@ import builtins
 import dataclasses
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store.canonical import content_hash
-from context_store.database import Database
+from context_store.code import diff_of_commit
+from context_store.database import Database, any_of
 from context_store.evidence import require_stored
 from context_store.lexical import match_words
-from context_store.models import InvestigationRow, NegativeRow, RunRow, SearchTextRow
+from context_store.models import InvestigationRow, NegativeRow, ProposalRow, RunRow, SearchTextRow
 from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
 from context_store.redaction import redact, redact_code, redact_fields
+from context_store.search_filters import conditions_of
 from contracts.errors import NotFound, UserInputError
 
 _PROSE = ("claim", "intervention", "expected", "observed", "reason_class", "reason", "reopen_if", "scale", "data")
@@ -32,6 +34,9 @@ class Negatives:
     def add(self, negative: NegativeResult) -> NegativeResult:
         """Idempotent by content, without secrets.
 
+        Without a `diff_hash` of its own it has that of the commit its context names, or of the one commit or proposal
+        among its evidence.
+
         Raises UserInputError without a reason, without evidence, or with evidence that is not stored.
         """
         if not negative.evidence or not negative.reason.strip():
@@ -41,10 +46,14 @@ class Negatives:
             )
         values = _values(negative)
         key = _content_key(values)
+        values["at"] = negative.at or self._database.clock()
         with self._database.begin() as connection:
             require_stored(connection, negative.evidence)
             if negative.project_id is None and negative.investigation_id is not None:
                 values["project_id"] = _project_of(connection, negative.investigation_id)
+            values["diff_hash"] = negative.diff_hash or hash_of_diff(
+                _diff_tried(connection, negative, values["project_id"])
+            )
             statement = insert(NegativeRow).values(**values, content_key=key)
             connection.execute(statement.on_conflict_do_nothing(index_elements=["content_key"]))
             return _record(connection.execute(_NEGATIVE.where(NegativeRow.content_key == key)).one()._mapping)
@@ -63,9 +72,8 @@ class Negatives:
         """By shared words over all fields; any word may match, more and rarer matches come first."""
         chosen = SearchFilter(kinds=(TextKind.NEGATIVE,), project_id=project_id)
         with self._database.begin() as connection:
-            scores = {
-                match.id: match.score for match in match_words(connection, text.replace("\0", " "), chosen, limit)
-            }
+            where = conditions_of(connection, chosen)
+            scores = {match.id: match.score for match in match_words(connection, text.replace("\0", " "), where, limit)}
             key = SearchTextRow.source_key == sa.cast(NegativeRow.id, sa.Text)
             query = _NEGATIVE.add_columns(SearchTextRow.id.label("text_id")).join(SearchTextRow, key)
             query = query.where(SearchTextRow.id.in_(scores), SearchTextRow.kind == TextKind.NEGATIVE)
@@ -90,9 +98,16 @@ class Negatives:
 
     def with_diff(self, diff_hash: str) -> builtins.list[NegativeResult]:
         """Those that tried the same diff, oldest first; none for ""."""
-        query = _NEGATIVE.where(NegativeRow.diff_hash == diff_hash, NegativeRow.diff_hash != "")
+        return self.with_diffs([diff_hash]).get(diff_hash, [])
+
+    def with_diffs(self, hashes: Collection[str]) -> dict[str, builtins.list[NegativeResult]]:
+        """Those that tried one of these diffs, by its hash, oldest first."""
+        query = _NEGATIVE.where(NegativeRow.diff_hash == any_of(list(hashes)), NegativeRow.diff_hash != "")
+        found: dict[str, builtins.list[NegativeResult]] = {}
         with self._database.begin() as connection:
-            return [_record(row._mapping) for row in connection.execute(query.order_by(NegativeRow.id))]
+            for row in connection.execute(query.order_by(NegativeRow.id)):
+                found.setdefault(row.diff_hash, []).append(_record(row._mapping))
+        return found
 
     def supersede(self, negative_id: int, by: int) -> NegativeResult:
         """Note that `by` took its place; it stays readable. Raises NotFound, UserInputError for itself or a circle."""
@@ -124,17 +139,33 @@ class Negatives:
 def hash_of_diff(diff: str) -> str:
     """The same for the same change: added and removed lines by path, without line numbers, context and blanks.
 
-    "" for a text without any changed line.
+    Secrets do not count, because stored code has none. "" for a text without any changed line.
     """
     changed: builtins.list[str] = []
-    for line in diff.splitlines():
-        if line.startswith("+++ "):
-            changed.append(f"path {line[4:].split(chr(9))[0].removeprefix('b/')}")
-        elif line.startswith(("+", "-")) and not line.startswith("--- ") and line[1:].strip():
+    before = ""
+    for line in redact_code(diff).splitlines():
+        if line.startswith("--- "):
+            before = line[4:].split("\t")[0].removeprefix("a/")
+        elif line.startswith("+++ "):
+            after = line[4:].split("\t")[0].removeprefix("b/")
+            changed.append(f"path {before if after == '/dev/null' else after}")
+        elif line.startswith(("+", "-")) and line[1:].strip():
             changed.append(line[0] + re.sub(r"\s+", " ", line[1:].strip()))
     if not any(line[0] in "+-" for line in changed):
         return ""
     return hashlib.sha256("\n".join(changed).encode()).hexdigest()
+
+
+def _diff_tried(connection: sa.Connection, negative: NegativeResult, project_id: str | None) -> str:
+    """The diff that it speaks of, "" for none or several."""
+    named = {each.id for each in negative.evidence if each.kind == "commit"}
+    commit = negative.context.get("commit") or (named.pop() if len(named) == 1 else None)
+    if commit is not None:
+        return diff_of_commit(connection, project_id, str(commit))
+    proposals = {each.id for each in negative.evidence if each.kind == "proposal"}
+    if len(proposals) != 1:
+        return ""
+    return connection.execute(sa.select(ProposalRow.diff).where(ProposalRow.id == proposals.pop())).scalar() or ""
 
 
 _NEGATIVE = sa.select(*(column for column in NegativeRow.__table__.columns if column.key != "content_key"))
@@ -153,7 +184,7 @@ def _values(negative: NegativeResult) -> dict[str, Any]:
 
 def _content_key(values: dict[str, Any]) -> str:
     """Of what it says. Fields that came later count only when they are filled, so that older keys stay."""
-    said = {name: value for name, value in values.items() if name != "superseded_by"}
+    said = {name: value for name, value in values.items() if name not in ("superseded_by", "at")}
     said = {name: value for name, value in said.items() if name not in _LATER or value}
     return content_hash(said | {"evidence": [str(reference) for reference in values["evidence"]]})
 

@@ -163,14 +163,14 @@ def _check_level(connection: sa.Connection, effect: Effect) -> None:
 
 def _check_budget(connection: sa.Connection, effect: Effect) -> None:
     """A reservation under the effect's key will do; else one re-run and its share of the seconds are reserved now."""
+    if is_reserved(connection, effect.key):
+        return
     budget = load_budget(connection, effect.investigation_id or "", lock=True)
     if budget is None:
         raise BudgetExceeded(
             f"no budget is open for investigation {effect.investigation_id}",
             remedy="open a budget under the investigation's id before asking for diagnostics",
         )
-    if is_reserved(connection, effect.key):
-        return
     if budget.closed or budget.cpu_s_left <= 0 or budget.reruns_left < 1:
         raise BudgetExceeded(
             f"the budget of investigation {effect.investigation_id} is used up",

@@ -15,7 +15,7 @@ from context_store.budgets import load_budget, release_reservation, reserve_shar
 from context_store.canonical import content_hash
 from context_store.database import Database
 from context_store.ledger import append_entry
-from context_store.models import ApprovalRow, ProposalRow
+from context_store.models import ApprovalRow, InvestigationRow, ProposalRow, RunRow
 from context_store.policies import load_policy, reviewers_needed
 from context_store.records import Approval, NewProposal, Proposal
 from context_store.redaction import redact
@@ -43,7 +43,7 @@ class Proposals:
         with self._database.begin() as connection:
             now = self._database.clock()
             _expire(connection, now)
-            return load_proposal(connection, _put(connection, proposal, now))
+            return load_proposal(connection, _put(connection, proposal, now, self._database.owner))
 
     def get(self, proposal_id: str) -> Proposal:
         """Raises NotFound."""
@@ -171,7 +171,7 @@ class Proposals:
                 raise UserInputError("an edit keeps case and kind", remedy="reject it and propose something else")
             if _content(proposal) == _content(edited):
                 raise UserInputError("the edit changes nothing", remedy="change a field, or approve it as it is")
-            new_id = _put(connection, edited, self._database.clock(), replaces=proposal_id)
+            new_id = _put(connection, edited, self._database.clock(), self._database.owner, replaces=proposal_id)
             link = sa.update(ProposalRow).where(ProposalRow.id == proposal_id).values(replaced_by=new_id)
             connection.execute(link)
             _decline(connection, proposal, ProposalState.SUPERSEDED, actor, comment, at, {"replaced_by": new_id})
@@ -203,13 +203,14 @@ def _content(proposal: NewProposal) -> str:
     return bound_hash(proposal.kind, proposal.payload, proposal.diff, proposal.base_state, 0.0)
 
 
-def _put(connection: sa.Connection, proposal: NewProposal, now: float, replaces: str | None = None) -> str:
+def _put(connection: sa.Connection, proposal: NewProposal, now: float, opener: str, replaces: str | None = None) -> str:
     """Its id; an edit has one of its own even when something with the same content was decided before."""
     edit_of = [] if replaces is None else [replaces]
     proposal_id = "pr-" + content_hash([proposal.investigation_id, _content(proposal), *edit_of])[:12]
     bound = bound_hash(proposal.kind, proposal.payload, proposal.diff, proposal.base_state, proposal.expires_at)
     fields = {f.name: getattr(proposal, f.name) for f in dataclasses.fields(NewProposal)}
     fields |= {name: redact(fields[name]) for name in ("title", "risk", "verification")}
+    fields["owner"] = sa.func.coalesce(proposal.owner or None, _owner_of_case(proposal.investigation_id), opener)
     fresh = {"state": ProposalState.OPEN, "decided_by": "", "decided_at": None, "comment": "", "bound_hash": bound}
     statement = insert(ProposalRow).values(id=proposal_id, created_at=now, replaces=replaces, **fields, **fresh)
     reopen = statement.on_conflict_do_update(
@@ -219,6 +220,11 @@ def _put(connection: sa.Connection, proposal: NewProposal, now: float, replaces:
     )
     connection.execute(reopen)
     return proposal_id
+
+
+def _owner_of_case(investigation_id: str | None) -> sa.ScalarSelect[str]:
+    query = sa.select(RunRow.owner).join(InvestigationRow, InvestigationRow.run_id == RunRow.id)
+    return query.where(InvestigationRow.id == investigation_id).scalar_subquery()
 
 
 _USED = sa.select(ApprovalRow.id).where(

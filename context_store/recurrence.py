@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from context_store.code import Code
 from context_store.database import Database, driver
 from context_store.knowledge import Knowledge
+from context_store.reapplied import Standing, standing
 from context_store.records import Anomaly, Investigation, Precedent, SearchFilter, Segment, TextKind
 from context_store.runs import Runs
 from context_store.search import Search
@@ -98,15 +99,25 @@ class Recurrence:
         """Whether what was proven then can act here too."""
         kind, _, what = key.partition(":")
         if kind == "commit":
-            try:
-                known = self._code.commits(here.project_id, None, here.code_version) if here.code_version else []
-            except RepositoryError:
-                known = []
-            inside = any(commit.hash == what for commit in known)
-            return inside, f"the proven cause, {title}, is {'' if inside else 'not '}in this code"
+            return self._in_code(what, title, here, there)
         if kind == "environment" and here.environment.get(what) != there.environment.get(what):
             return False, f"the proven cause, {title}, is not so here: {what} is {here.environment.get(what)}"
         return True, f"nothing speaks against the proven cause, {title}"
+
+    def _in_code(self, cause: str, title: str, here: _Scene, there: _Scene) -> tuple[bool, str]:
+        """Also when it was taken back since, or is there again as another commit."""
+        change = self._code.hunks(here.project_id, cause) or self._code.hunks(there.project_id, cause)
+        try:
+            known = self._code.commits(here.project_id, None, here.code_version) if here.code_version else []
+        except RepositoryError:
+            known = []
+        history = self._code.hunks_of_files(here.project_id, {hunk.path for hunk in change})
+        order = [commit.hash for commit in known]
+        found = standing(change, history, order) if change else Standing(in_force=cause in order, by=cause)
+        name = f"the proven cause, {title}, is"
+        if found.in_force:
+            return True, f"{name} in this code{'' if found.by == cause else f' again, as {found.by[:12]}'}"
+        return False, f"{name} not in this code" + (f": taken back by {found.by[:12]}" if change and found.by else "")
 
     def _scene(self, anomaly: Anomaly) -> _Scene:
         run = self._runs.get(anomaly.run_id)

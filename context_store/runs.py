@@ -12,8 +12,26 @@ from sqlalchemy.dialects.postgresql import insert
 from context_store.canonical import content_hash
 from context_store.database import Database
 from context_store.lineage import load_lineage
-from context_store.models import CheckpointRow, ConfigValueRow, DataReadRow, ExecutedFileRow, RunRow, SegmentRow
-from context_store.records import Checkpoint, ConfigChange, DataReads, Executed, NewRun, Run, RunTableRow, Segment
+from context_store.models import (
+    CheckpointRow,
+    ConfigValueRow,
+    DataReadRow,
+    ExecutedFileRow,
+    ProjectRow,
+    RunRow,
+    SegmentRow,
+)
+from context_store.records import (
+    UNKNOWN_OWNER,
+    Checkpoint,
+    ConfigChange,
+    DataReads,
+    Executed,
+    NewRun,
+    Run,
+    RunTableRow,
+    Segment,
+)
 from context_store.redaction import redact
 from context_store.run_table import run_table
 from contracts.enums import RunRole, RunState
@@ -44,6 +62,7 @@ class Runs:
             message="",
             last_step=run.parent_step or 0,
             created_at=self._database.clock(),
+            owner=_owner(run, self._database.owner),
         )
         with self._database.begin() as connection:
             connection.execute(statement.on_conflict_do_nothing())
@@ -178,6 +197,13 @@ def load_config(
     if step is not None:
         query = query.where(ConfigValueRow.step <= step)
     return {row.key: row.value for row in connection.execute(query)}
+
+
+def _owner(run: NewRun, opener: str) -> sa.ColumnElement[str]:
+    of_parent = sa.select(RunRow.owner).where(RunRow.id == run.parent_run_id).scalar_subquery()
+    of_project = sa.select(ProjectRow.owner).where(ProjectRow.id == run.project_id).scalar_subquery()
+    known = None if opener == UNKNOWN_OWNER else opener
+    return sa.func.coalesce(run.owner or None, of_parent, known, of_project, UNKNOWN_OWNER)
 
 
 def with_short_keys(fields: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -7,6 +7,7 @@ changed, or embedded by another embedder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 
 from context_store.database import Database, driver
 from context_store.embedding import DIMENSIONS, Embedder
-from context_store.lexical import conditions_of, match_words
+from context_store.lexical import match_words
 from context_store.models import SearchTextRow
 from context_store.records.search import Coverage, Hit, SearchFilter, TextKind
+from context_store.search_filters import Where, conditions_of
 from context_store.vocabulary import TEXTS_VERSION, embedded_text, meanings, plain
 from contracts.evidence import EvidenceRef
 
@@ -32,6 +34,7 @@ _MAX_EMBEDDED_CHARACTERS = 2000  # more than the 256 tokens that a small model r
 _BATCH = 128
 _FEW_ROWS = 5000
 EVERYTHING = SearchFilter()
+_EVERYTHING: Where = ("TRUE", {})
 
 
 class Search:
@@ -45,13 +48,15 @@ class Search:
         text = text[:_MAX_QUESTION].replace("\0", " ")
         if not text.strip():
             return []
-        vector = self._embedder.embed([embedded_text(text)])[0]
-        with self._database.begin() as connection:
+        with ThreadPoolExecutor(max_workers=1) as beside, self._database.begin() as connection:
+            where = conditions_of(connection, chosen)
+            embedded = beside.submit(self._embedder.embed, [embedded_text(text)])  # while the database looks for words
             by_words = {
                 match.id: rank
-                for rank, match in enumerate(match_words(connection, text, chosen, _BY_WORDS, _LEAST_SHARE), 1)
+                for rank, match in enumerate(match_words(connection, text, where, _BY_WORDS, _LEAST_SHARE), 1)
             }
-            near = _nearest(connection, vector, self._vectors, chosen) if vector.any() else _NOTHING
+            vector = embedded.result()[0]
+            near = _nearest(connection, vector, self._vectors, where) if vector.any() else _NOTHING
             by_meaning = {near.ids[place]: rank for rank, place in enumerate(_out_of_crowds(near), 1)}
             best = _fused([by_words, by_meaning])[:limit]
             rows = _rows(connection, [id_ for id_, _ in best])
@@ -64,7 +69,8 @@ class Search:
         """By meaning only, nearest first; embeds what is asked, not what is stored."""
         vector = self._embedder.embed([embedded_text(text)])[0]
         with self._database.begin() as connection:
-            near = _nearest(connection, vector, self._vectors, chosen) if vector.any() else _NOTHING
+            where = conditions_of(connection, chosen)
+            near = _nearest(connection, vector, self._vectors, where) if vector.any() else _NOTHING
             ids = near.ids[:limit]
             rows = _rows(connection, ids)
         return [_hit(rows[id_], 1.0 / rank, None, rank, near.cosines[id_]) for rank, id_ in enumerate(ids, 1)]
@@ -109,17 +115,18 @@ class _Near:
 _NOTHING = _Near(ids=[], cosines={}, vectors=np.zeros((0, DIMENSIONS), np.float32))
 
 
-def _nearest(connection: sa.Connection, vector: NDArray[np.float32], embedder: str, chosen: SearchFilter) -> _Near:
+def _nearest(connection: sa.Connection, vector: NDArray[np.float32], embedder: str, where: Where) -> _Near:
     """Few rows that pass the filter are all compared; of many, the index is scanned until enough pass."""
-    conditions, values = conditions_of(chosen)
-    values |= {"vector": _text(vector), "embedder": embedder, "limit": _BY_MEANING}
+    conditions, given = where
+    filtered = where != _EVERYTHING
+    values = {**given, "vector": _text(vector), "embedder": embedder, "limit": _BY_MEANING}
     every = _NEAREST_OF_ALL.format(conditions=conditions)
     with driver(connection).cursor(binary=True) as cursor:
-        if chosen != EVERYTHING and _about(cursor, conditions, values) <= _FEW_ROWS:
+        if filtered and _about(cursor, conditions, values) <= _FEW_ROWS:
             return _near(cursor.execute(every, values, prepare=False).fetchall())
         cursor.execute(_SCAN)
         found = cursor.execute(_NEAREST.format(conditions=conditions), values, prepare=False).fetchall()
-        if chosen != EVERYTHING and len(found) < _BY_MEANING:  # fewer pass than the statistics say: the scan gave up
+        if filtered and len(found) < _BY_MEANING:  # fewer pass than the statistics say: the scan gave up
             found = cursor.execute(every, values, prepare=False).fetchall()
     return _near(found)
 

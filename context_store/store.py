@@ -29,6 +29,7 @@ from context_store.negatives import Negatives
 from context_store.policies import Policies
 from context_store.projects import Projects
 from context_store.proposals import Proposals
+from context_store.records import UNKNOWN_OWNER
 from context_store.recurrence import Recurrence
 from context_store.redactions import Redactions
 from context_store.retention import Retention
@@ -98,14 +99,20 @@ class Store:
         self.close()
 
 
-def open_store(url: str, *, clock: Callable[[], float] = time.time, embedder: Embedder | None = None) -> Store:
+def open_store(
+    url: str,
+    *,
+    clock: Callable[[], float] = time.time,
+    embedder: Embedder | None = None,
+    owner: str = UNKNOWN_OWNER,
+) -> Store:
     """Open a migrated database given by a libpq url.
 
     `clock` stamps what arrives without a time of its own; `embedder` makes the vectors of `store.search`, by default of
-    hashed words. Raises DatabaseUnavailable when nothing answers and
-    DatabaseVersionError when the schema is not the one of this version.
+    hashed words; `owner` answers for what is stored without another owner. Raises DatabaseUnavailable when nothing
+    answers and DatabaseVersionError when the schema is not the one of this version.
     """
-    database = Database(url, clock=clock)
+    database = Database(url, clock=clock, owner=owner)
     try:
         check_version(database)
     except BaseException:

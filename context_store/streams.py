@@ -102,7 +102,7 @@ class Streams:
         try:
             self._projects.get(new.project_id)
         except NotFound:
-            self._projects.put(Project(id=new.project_id, path=f"{ELSEWHERE}{new.origin}"))
+            self._projects.put(Project(id=new.project_id, path=f"{ELSEWHERE}{new.origin}", owner=new.owner))
         run = self._runs.create(
             NewRun(
                 id=new.run_id,
@@ -112,6 +112,7 @@ class Streams:
                 folder=f"{ELSEWHERE}{new.origin}",
                 parent_run_id=new.parent_run_id,
                 parent_step=new.parent_step,
+                owner=new.owner,
             )
         )
         if not run.folder.startswith(ELSEWHERE):

@@ -36,11 +36,17 @@ def _references(table: str, where: str, column: str = "evidence") -> str:
 
 
 def _owner_of_run(run: str) -> str:
-    return f"(SELECT p.owner FROM run r JOIN project p ON p.id = r.project_id WHERE r.id = {run})"  # noqa: S608
+    return f"(SELECT r.owner FROM run r WHERE r.id = {run})"  # noqa: S608
 
 
 def _owner_of_case(case: str) -> str:
     return _owner_of_run(f"(SELECT i.run_id FROM investigation i WHERE i.id = {case})")  # noqa: S608
+
+
+def _owner_of_commit(where: str) -> str:
+    """Its author; what is not committed yet is its project's."""
+    return f"""(SELECT coalesce(nullif(t.author, ''), p.owner) FROM code_commit t JOIN project p ON p.id = t.project_id
+        WHERE {where} LIMIT 1)"""  # noqa: S608
 
 
 def _in_case(column: str, what: str) -> str:
@@ -108,7 +114,7 @@ _CASES: dict[str, Kind] = {
 _DECISIONS: dict[str, Kind] = {
     "proposal": Kind(
         title="SELECT t.title || ' (' || t.state || ')' FROM proposal t WHERE t.id = n.id",
-        owner=_owner_of_case("(SELECT t.investigation_id FROM proposal t WHERE t.id = n.id)"),
+        owner="(SELECT t.owner FROM proposal t WHERE t.id = n.id)",
         links={
             "rests on": _references("proposal", "t.id = n.id"),
             "was decided by": "SELECT 'approval', t.id::text, '' FROM approval t WHERE t.proposal_id = n.id",
@@ -213,7 +219,7 @@ _MEASURED: dict[str, Kind] = {
     ),
     "commit": Kind(
         title="SELECT t.subject || ' (' || t.author || ')' FROM code_commit t WHERE t.hash = n.id LIMIT 1",
-        owner="(SELECT t.author FROM code_commit t WHERE t.hash = n.id LIMIT 1)",
+        owner=_owner_of_commit("t.hash = n.id"),
         links={
             "changes": """SELECT DISTINCT 'hunk', left(t.commit, 12) || '/' || t.path,
                 t.new_start || '..' || t.new_start + t.new_lines
@@ -226,7 +232,7 @@ _MEASURED: dict[str, Kind] = {
             JOIN hunk t ON t.project_id = c.project_id AND t.commit = c.hash AND t.path = {tail}
             WHERE {head} ~ '^([0-9a-f]{7,64}|worktree-[0-9a-f]{3,64})$'
             AND c.hash ~>=~ {head} AND c.hash ~<~ ({head} || '~') LIMIT 1""",
-        owner="(SELECT t.author FROM code_commit t WHERE t.hash ~>=~ {head} AND t.hash ~<~ ({head} || '~') LIMIT 1)",
+        owner=_owner_of_commit("t.hash ~>=~ {head} AND t.hash ~<~ ({head} || '~')"),
         raw=True,
     ),
 }

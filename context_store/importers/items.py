@@ -43,6 +43,7 @@ class FoundSegment:
     `started_at` in unix seconds, 0.0 when the source has no clock. `config` flat with dotted keys. `start`: what tells
     it from every other start of the run, whatever else is given with it and however it grows; "" when nothing does.
     `origin`: where it lies, "" when that is the run's. `is_damaged`: only a part of it could be read.
+    `config_came_later`: the source keeps one configuration for all starts, and this one is not the last.
     """
 
     number: int
@@ -56,6 +57,7 @@ class FoundSegment:
     start: str = ""
     origin: str = ""
     is_damaged: bool = False
+    config_came_later: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

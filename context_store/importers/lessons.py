@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def _is_lessons(path: Path) -> bool:
 
 
 def _idea(row: Mapping[str, Any], number: int) -> Items:
-    fact = Fact(step=number, kind=TimelineKind.NOTE, title=f"{row.get('id', number)}: {row['idea']}", detail=dict(row))
+    title = f"{row.get('id', number)}: {row['idea']}"
+    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=dict(row), at=_at(row.get("date")))
     if str(row["outcome"]).lower() in _HELD:
         yield fact
         return
@@ -77,7 +79,7 @@ def _incident(row: Mapping[str, Any], number: int) -> Items:
     title = f"incident {row.get('id', number)}: {row['symptom']}"
     known = not str(row["proven_cause"]).lower().startswith(_NOT_PROVABLE)
     detail = {**row, "outcome": str(row["cause_kind"]) if known else _NOT_PROVABLE}
-    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=detail)
+    fact = Fact(step=number, kind=TimelineKind.NOTE, title=title, detail=detail, at=_at(row.get("date")))
     yield fact
     for tried in row.get("negative_results", []):
         yield FoundNegative(
@@ -89,6 +91,15 @@ def _incident(row: Mapping[str, Any], number: int) -> Items:
             reason=str(tried["why_it_failed"]),
             context={"incident": str(row.get("id", number)), "cause_kind": str(row["cause_kind"])},
         )
+
+
+def _at(date: object) -> float:
+    """Unix seconds of an ISO date or time, in UTC unless it says otherwise; 0.0 for anything else."""
+    try:
+        found = datetime.fromisoformat(str(date))
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _source(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ def add_scores(database: Database, found: Sequence[FoundScore], report: RunRepor
         if lineage is None:
             refused.setdefault(score.checkpoint, Counter())[score.benchmark] += 1
         else:
-            evals.add(new_score(score, lineage, report.project_id, owner))
+            evals.add(new_score(score, lineage, report.project_id, owner), log=score.raw)
     for checkpoint, counts in refused.items():
         named = f"checkpoint '{checkpoint}' is not in the store" if checkpoint else "the log names no checkpoint"
         detail = {"checkpoint": checkpoint, "benchmarks": dict(counts)}

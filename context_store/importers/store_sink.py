@@ -72,6 +72,7 @@ class StoreSink:
                 folder=_text(f"{ELSEWHERE}{redact(run.origin)}"),
                 parent_run_id=parent if parent and _exists(self._database, parent) else None,
                 parent_step=run.parent_step,
+                owner=self._actor,
             )
         )
         with self._database.begin() as connection:
@@ -89,7 +90,7 @@ class StoreSink:
             seed=segment.seed if abs(segment.seed) < 2**63 else 0,
             dp_size=1,
             start_checkpoint=redact(segment.start_checkpoint),
-            config=_storable(segment.config),
+            config=self._config(segment),
             environment=_storable(segment.environment),
             wall_time=_moment(segment.started_at),
         )
@@ -135,6 +136,11 @@ class StoreSink:
         seal_run(self._database, self._report.run_id, last=True)
 
     # --- parts
+
+    def _config(self, segment: FoundSegment) -> dict[str, Any]:
+        """What an earlier import saw while this start was the last says more than what the run ends with."""
+        stored = Runs(self._database).declared(self._report.run_id, segment.number) if segment.config_came_later else {}
+        return stored or _storable(segment.config)
 
     def _load(self, *events: Event) -> None:
         run_id, number = self._report.run_id, self._segment.number
@@ -199,6 +205,7 @@ class StoreSink:
                 scale=found.scale,
                 code_version=found.code_version,
                 observed_effect=_effect(found),
+                at=_moment(found.fact.at),
             )
         )
 

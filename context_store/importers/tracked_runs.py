@@ -90,6 +90,7 @@ def _segment(run: TrackedRun, number: int, columns: Mapping[str, Column], starts
         code_version=str(run.environment.get("git.commit", "")),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else 0,
         started_at=_first_time(run.metrics, starts, number) if number else run.started_at,
+        config_came_later=number < len(starts),
     )
 
 

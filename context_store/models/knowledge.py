@@ -25,6 +25,7 @@ class AnomalyRow(Base):
     statement: Mapped[str] = mapped_column(sa.Text)
     evidence: Mapped[Evidence] = mapped_column(EvidenceList)
     probe: Mapped[Json] = mapped_column(CanonicalJson)
+    found_at: Mapped[float] = mapped_column(UnixTime)
 
 
 class InvestigationRow(Base):
@@ -128,3 +129,4 @@ class NegativeRow(Base):
     observed_effect: Mapped[Json | None] = mapped_column(CanonicalJson, nullable=False)
     diff_hash: Mapped[str] = mapped_column(sa.Text)
     superseded_by: Mapped[int | None] = mapped_column(sa.ForeignKey("negative_result.id"))
+    at: Mapped[float] = mapped_column(UnixTime)

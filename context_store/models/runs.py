@@ -7,24 +7,29 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from context_store.models.base import Base, CanonicalJson, UnixTime, Word
-from context_store.records import Json
+from context_store.records import UNKNOWN_OWNER, Json
 from contracts.enums import RunRole, RunState, TimelineKind
 from contracts.events import Scalar
 
 
 class ProjectRow(Base):
     __tablename__ = "project"
+    __table_args__ = (sa.CheckConstraint("owner <> ''", name="project_has_an_owner"),)
 
     id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
     path: Mapped[str] = mapped_column(sa.Text)
     entry: Mapped[str] = mapped_column(sa.Text)
     backend: Mapped[str] = mapped_column(sa.Text)
-    owner: Mapped[str] = mapped_column(sa.Text, server_default="")
+    owner: Mapped[str] = mapped_column(sa.Text, server_default=UNKNOWN_OWNER)
 
 
 class RunRow(Base):
     __tablename__ = "run"
-    __table_args__ = (sa.Index(None, "project_id", "created_at"), sa.Index(None, "created_at", "id"))
+    __table_args__ = (
+        sa.Index(None, "project_id", "created_at"),
+        sa.Index(None, "created_at", "id"),
+        sa.CheckConstraint("owner <> ''", name="run_has_an_owner"),
+    )
 
     id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
     project_id: Mapped[str] = mapped_column(sa.ForeignKey("project.id"))
@@ -39,6 +44,7 @@ class RunRow(Base):
     last_step: Mapped[int] = mapped_column(sa.BigInteger)
     created_at: Mapped[float] = mapped_column(UnixTime)
     number: Mapped[int] = mapped_column(sa.Integer, sa.Identity(), unique=True)
+    owner: Mapped[str] = mapped_column(sa.Text, server_default=UNKNOWN_OWNER)
 
 
 class SegmentRow(Base):

@@ -1,4 +1,4 @@
-"""Every text that is searched. Written by triggers (migrations/sql/0006_search.sql); the vector by `search.py`."""
+"""Every text that is searched. Written by triggers (migrations/sql: 0006, 0010); the vector by `search.py`."""
 
 from __future__ import annotations
 

@@ -6,12 +6,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
 from context_store.models.base import Base, CanonicalJson, EvidenceList, UnixTime, Word
-from context_store.records import Evidence, Json
+from context_store.records import UNKNOWN_OWNER, Evidence, Json
 from contracts.enums import EffectKind, EffectState, ProposalState
 
 
 class ProposalRow(Base):
     __tablename__ = "proposal"
+    __table_args__ = (sa.CheckConstraint("owner <> ''", name="proposal_has_an_owner"),)
 
     id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
     bound_hash: Mapped[str] = mapped_column(sa.Text)
@@ -32,6 +33,7 @@ class ProposalRow(Base):
     comment: Mapped[str] = mapped_column(sa.Text)
     replaces: Mapped[str | None] = mapped_column(sa.ForeignKey("proposal.id"))
     replaced_by: Mapped[str | None] = mapped_column(sa.ForeignKey("proposal.id"))
+    owner: Mapped[str] = mapped_column(sa.Text, server_default=UNKNOWN_OWNER)
 
 
 class ApprovalRow(Base):

@@ -45,6 +45,7 @@ from context_store.records.policies import Experiment, ExperimentStep, Policy
 from context_store.records.recurrence import Precedent
 from context_store.records.redactions import Redaction
 from context_store.records.runs import (
+    UNKNOWN_OWNER,
     Checkpoint,
     ConfigChange,
     DataReads,
@@ -63,6 +64,7 @@ from context_store.records.types import Evidence, Json
 from context_store.records.work import Approval, Effect, EffectRequest, NewProposal, Proposal
 
 __all__ = [
+    "UNKNOWN_OWNER",
     "Activity",
     "AlignedWindows",
     "Amount",

@@ -13,7 +13,10 @@ from contracts.evidence import EvidenceRef
 
 @dataclass(frozen=True, kw_only=True)
 class Anomaly:
-    """A detector's finding. `onset` is an inclusive step interval; `probe` says how to measure it on another run."""
+    """A detector's finding. `onset` is an inclusive step interval; `probe` says how to measure it on another run.
+
+    `found_at` 0.0: now.
+    """
 
     run_id: str
     kind: str
@@ -23,6 +26,7 @@ class Anomaly:
     statement: str
     evidence: Evidence
     probe: Json = field(default_factory=dict)
+    found_at: float = 0.0
     id: int = 0
 
 
@@ -110,7 +114,8 @@ class NegativeResult:
     """What was tried or suspected, in which context, what happened, why it failed, what would reopen it (R801-2.5).
 
     `context`: configuration facts; `scale`, `data`, `code_version`: in words or ids. `diff_hash`: of the normalised
-    diff that was tried (`negatives.hash_of_diff`). `superseded_by`: the stored result that took its place.
+    diff that was tried (`negatives.hash_of_diff`). `superseded_by`: the stored result that took its place. `at`: when
+    it was found out, 0.0: now.
     """
 
     claim: str
@@ -132,6 +137,7 @@ class NegativeResult:
     observed_effect: EffectSize | None = None
     diff_hash: str = ""
     superseded_by: int | None = None
+    at: float = 0.0
     id: int = 0
 
 

@@ -52,7 +52,8 @@ class Experiment:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentStep:
-    """One edge that was passed. Either `proposal_id` allowed it, or the reservation under `reservation_key`."""
+    """One edge that was passed. `proposal_id` allowed an outer one; the reservation under `reservation_key`, "" where
+    nothing is to be spent, pays for the work it leads to."""
 
     experiment_id: str
     sequence: int

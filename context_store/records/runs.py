@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from contracts.enums import RunRole, RunState
 from contracts.events import Scalar
 
+UNKNOWN_OWNER = "unknown"  # stored before owners were kept, or by who did not say who they are
+
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A source tree with a recipe. `path` is its git repository. `owner` "": nobody answers for it yet."""
+    """A source tree with a recipe. `path` is its git repository. `owner` "": whoever opened the store."""
 
     id: str
     path: str
@@ -25,7 +27,10 @@ class Project:
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """What is known before a run starts. `parent_*` for forks and diagnostics."""
+    """What is known before a run starts. `parent_*` for forks and diagnostics.
+
+    `owner` "": its parent's, else whoever opened the store, else its project's.
+    """
 
     id: str
     project_id: str
@@ -35,6 +40,7 @@ class NewRun:
     parent_run_id: str | None = None
     parent_step: int | None = None
     investigation_id: str | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

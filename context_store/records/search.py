@@ -23,10 +23,15 @@ class TextKind(StrEnum):
 class SearchFilter:
     """What a hit has to be; None or empty leaves it open.
 
+    `run_id`: a change of code belongs to the runs that it came into force in, at the first step of the segment; a
+    negative result to the run of its context, case or evidence.
     `field`: a configuration key, series or symbol, whole or its first parts (`optim.router` takes `optim.router.lr`);
-    a negative result has those of its context, an investigation those of its suspects that were not excluded.
-    `lo`, `hi`: steps, inclusive; `since`, `until`: unix seconds. What has no step or time is left out by them.
-    `outcome`: a verdict, reason class, kind of anomaly, or what an imported lesson says.
+    a change of code has those it reads, a negative result those of its context and case, a case those of its findings
+    and of its suspects that were not excluded, a note those it names.
+    `lo`, `hi`: steps, inclusive; what has no step is left out by them, so are changes of code unless a run is named.
+    `since`, `until`: unix seconds; when a change was committed or came into force, a finding was made, a case opened.
+    `outcome`: a verdict (of the case, or on the change as its suspect), a reason class, a kind of anomaly, or what an
+    imported lesson says.
     """
 
     kinds: tuple[TextKind, ...] = ()

@@ -13,7 +13,7 @@ class NewStream:
     """One process of a training elsewhere, and what it knows before its first step.
 
     `id` is unique to the process, `start` is what all processes of one launch share; `config` is flat with dotted
-    keys; `origin` says where the process runs.
+    keys; `origin` says where the process runs; `owner` answers for the run (and for its project when that is new).
     """
 
     id: str
@@ -33,6 +33,7 @@ class NewStream:
     wall_time: float = 0.0
     parent_run_id: str | None = None
     parent_step: int | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,10 @@ from contracts.enums import EffectKind, EffectState, ProposalState
 
 @dataclass(frozen=True, kw_only=True)
 class NewProposal:
-    """A change somebody may approve. What an approval binds: kind, payload, diff, base_state and expires_at."""
+    """A change somebody may approve. What an approval binds: kind, payload, diff, base_state and expires_at.
+
+    `owner` "": that of the run that its case is about, else whoever opened the store.
+    """
 
     investigation_id: str | None
     kind: EffectKind
@@ -22,6 +25,7 @@ class NewProposal:
     verification: str
     evidence: Evidence
     expires_at: float
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,8 @@ class Spender:
     def act(self, turn: int) -> None:
         name, amount = f"{self.root}/{self.number}.{turn}", _random_amount(self.rng)
         budget = self.rng.choice([self.root, *self.children])
-        match self.rng.choice(("open", "reserve", "reserve", "settle", "close")):
+        deed = self.rng.choice(("open", "reserve", "reserve", "settle", "close"))
+        match deed if turn else "open":  # first of all, so that there is a child however the threads take turns
             case "open":
                 self.store.budgets.open(name, amount, parent_id=budget)
                 self.children.append(name)

@@ -9,7 +9,8 @@ from budget_trees import overspent, spend_at_random, tokens_spent
 
 from context_store import Store
 from context_store.records import Amount
-from contracts.errors import BudgetExceeded, NotFound
+from contracts.enums import Role
+from contracts.errors import BudgetExceeded, NotFound, RoleRequired
 
 ALL = Amount(cpu_s=10.0, reruns=10, tokens=1000, usd=5.0, wall_s=60.0)
 
@@ -49,6 +50,39 @@ def test_a_child_is_taken_out_of_its_parent_and_gives_back_what_is_left(store: S
     assert store.budgets.close("c").closed, "closing twice changes nothing"
     with pytest.raises(BudgetExceeded, match="closed"):
         store.budgets.reserve("c", "call-2", Amount(tokens=1))
+
+
+def test_cases_share_what_their_project_may_spend(store: Store) -> None:
+    """Inherited by children: a re-run of a case reserves through the case in the project."""
+    budgets = store.budgets
+    assert budgets.of_project("p") is None
+    first = budgets.allow_project("p", ALL, "root", Role.ADMIN, "this week", 1.0)
+    budgets.allow_project("p:1", Amount(), "root", Role.ADMIN, "another project", 1.0)
+    assert budgets.of_project("p") == first == "project:p:1"
+    wish = Amount(cpu_s=8.0, reruns=6, wall_s=40.0)
+    assert budgets.open_share("case-1", wish, first).left == wish
+    assert budgets.open_share("case-2", wish, first).left == Amount(cpu_s=2.0, reruns=4, wall_s=20.0)
+    with pytest.raises(BudgetExceeded):
+        budgets.reserve("case-2", "rerun", Amount(cpu_s=3.0, reruns=1))
+    budgets.open_share("agents:case-1", Amount(cpu_s=1.0), "case-1")
+    budgets.reserve("case-1", "rerun", Amount(cpu_s=5.0, reruns=1, wall_s=10.0))
+    budgets.settle("rerun", cpu_s=4.0, wall_s=9.0)
+    budgets.close("case-1")
+    assert budgets.state("agents:case-1").closed, "a case takes the budgets of its agents along"
+    used = budgets.state(first).used
+    assert (used.cpu_s, used.reruns, used.wall_s) == (4.0 + 2.0, 1 + 4, 9.0 + 20.0)
+
+
+def test_a_new_limit_of_a_project_takes_the_place_of_the_old_one(store: Store) -> None:
+    budgets = store.budgets
+    first = budgets.allow_project("p", ALL, "root", Role.ADMIN, "this week", 1.0)
+    second = budgets.allow_project("p", Amount(cpu_s=1.0), "root", Role.ADMIN, "it is enough", 2.0)
+    assert budgets.of_project("p") == second != first
+    assert budgets.open_share("late", ALL, first).left == Amount(), "nothing is left of a closed one"
+    assert budgets.open_share("case", ALL, second).left == Amount(cpu_s=1.0)
+    assert [entry.actor for entry in store.ledger.list(subject=f"budget:{second}")] == ["root"]
+    with pytest.raises(RoleRequired):
+        budgets.allow_project("p", ALL, "ada", Role.REVIEWER, "more", 3.0)
 
 
 def test_what_is_settled_after_the_close_still_goes_back_through_all_generations(store: Store) -> None:

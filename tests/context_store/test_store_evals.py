@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from training_log import make_run
+from training_log import Training, steps
 
 from context_store import Store
 from context_store.evals import IDENTITY
 from context_store.records import NewScore, Score
 from contracts.errors import NotFound, UserInputError
+from contracts.events import CheckpointSaved
+
+_SAVED = (100, 200, 300, 400, 500)
 
 
 def new_score(**more: Any) -> NewScore:
@@ -37,7 +41,7 @@ def new_score(**more: Any) -> NewScore:
         "value": 0.5,
         "stderr": 0.03,
         "num_samples": 200,
-        "raw": "/evals/samples.jsonl",
+        "raw": str(Path(__file__)),  # a file that exists
         "raw_sha256": "abc",
         "owner": "ada",
         "at": 10.0,
@@ -46,8 +50,11 @@ def new_score(**more: Any) -> NewScore:
 
 
 @pytest.fixture
-def scored(store: Store) -> Store:
-    make_run(store)
+def scored(store: Store, training: Training) -> Store:
+    """Run-1 of code c0ffee, with checkpoints sha-100 to sha-500 at steps 100 to 500."""
+    training.log(*steps(1, 2))
+    training.log(*(CheckpointSaved(step=n, path=f"/c/{n}", sha256=f"sha-{n}", size_bytes=1) for n in _SAVED))
+    training.ship()
     return store
 
 
@@ -58,7 +65,7 @@ def test_a_score_comes_back_whole_and_is_stored_once(scored: Store) -> None:
     assert kept == dataclasses.asdict(new_score(settings={"temperature": 0.0, "deep": {"max_tokens": 512}}))
     assert scored.evals.list(run_id="run-1", benchmark="gsm8k") == [score]
     assert scored.evals.list(benchmark="arc") == []
-    (event,) = scored.timeline.list("run-1")
+    (event,) = [each for each in scored.timeline.list("run-1") if each.kind == "eval"]
     assert (event.step, event.kind, event.detail["score"]) == (100, "eval", score.id)
     with pytest.raises(NotFound):
         scored.evals.get(999)
@@ -80,6 +87,34 @@ def test_a_run_without_a_step_and_an_unknown_run_are_refused(scored: Store) -> N
     with pytest.raises(NotFound, match="no project 'q'") as caught:
         scored.evals.add(new_score(project_id="q"))
     assert caught.value.remedy == "one of: p"
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "told"),
+    [("checkpoint", "sha-101", "weights"), ("recipe", "decade", "recipe"), ("raw", "/evals/no.jsonl", "outputs")],
+)
+def test_lineage_that_exists_nowhere_is_refused(scored: Store, field: str, name: str, told: str) -> None:
+    """Shows R801-2.10: names alone are no lineage."""
+    with pytest.raises(UserInputError, match=f"nothing here has the {told} '{name}'") as caught:
+        scored.evals.add(new_score(**{field: name}))
+    assert "stored run and step" in caught.value.remedy
+    assert scored.evals.list() == []
+
+
+def test_weights_and_recipe_by_path_and_by_a_log_that_names_them(scored: Store, tmp_path: Path) -> None:
+    weights, recipe, log = (tmp_path / name for name in ("weights", "recipe.py", "results.json"))
+    weights.mkdir()
+    for file in (recipe, log):
+        file.write_text("{}")
+    elsewhere = {"run_id": None, "segment": None, "step": None}
+    on_disk = new_score(checkpoint=str(weights), recipe=str(recipe), **elsewhere)
+    assert scored.evals.add(on_disk).recipe == str(recipe)
+    published = new_score(checkpoint="org/small", recipe="published:org/small", **elsewhere)
+    with pytest.raises(UserInputError, match="weights 'org/small', nor the recipe"):
+        scored.evals.add(published)
+    assert scored.evals.add(published, log=str(log)).checkpoint == "org/small"
+    with pytest.raises(UserInputError, match="recipe 'published:org/large'"):
+        scored.evals.add(dataclasses.replace(published, recipe="published:org/large"), log=str(log))
 
 
 def test_the_database_itself_refuses_a_score_without_lineage(scored: Store) -> None:
@@ -116,7 +151,7 @@ def test_each_part_of_the_identity_keeps_scores_apart_and_is_named(scored: Store
 
 def test_comparable_scores_have_a_difference_with_its_error(scored: Store) -> None:
     a = scored.evals.add(new_score(extractor=None))
-    b = scored.evals.add(new_score(extractor=None, checkpoint="sha-200", recipe="decade", step=200, value=0.6))
+    b = scored.evals.add(new_score(extractor=None, checkpoint="sha-200", step=200, value=0.6))
     found = scored.evals.compare(a.id, b.id)
     assert found.comparable
     assert (found.difference, found.stderr) == (pytest.approx(0.1), pytest.approx(math.hypot(0.03, 0.03)))

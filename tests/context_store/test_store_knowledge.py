@@ -60,7 +60,7 @@ def case(store: Store) -> Investigation:
 
 def test_anomalies_are_stored_once_and_come_back_whole(store: Store, case: Investigation) -> None:
     again = store.knowledge.put_anomaly(anomaly(severity=9.0))
-    assert again == dataclasses.replace(anomaly(), id=case.anomaly_ids[0])
+    assert again == dataclasses.replace(anomaly(), id=case.anomaly_ids[0], found_at=again.found_at)
     other = store.knowledge.put_anomaly(anomaly(onset=(10, 12)))
     assert store.knowledge.anomalies(run_id="run-1") == [other, again]
     assert store.knowledge.anomalies(investigation_id="case-1") == [again]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
+from proposal_at_hand import NEW
 from training_log import make_run
 
 from context_store import Store
 from context_store.importers import Options, discover
 from context_store.importers import store as bring
 from context_store.negatives import hash_of_diff
-from context_store.records import Anomaly, EffectSize, NegativeResult, VerdictRecord
+from context_store.records import Anomaly, EffectSize, NegativeResult, Project, VerdictRecord
 from contracts.enums import Scope, Verdict
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef
@@ -54,7 +56,7 @@ def test_everything_that_was_tried_comes_back_whole(store: Store) -> None:
         diff_hash=hash_of_diff(DIFF),
     )  # fmt: skip
     stored = store.negatives.add(whole)
-    assert store.negatives.get(stored.id) == dataclasses.replace(whole, id=stored.id)
+    assert store.negatives.get(stored.id) == dataclasses.replace(whole, id=stored.id, at=stored.at)
     assert store.negatives.add(whole).id == stored.id
     with pytest.raises(NotFound, match="no negative result 99"):
         store.negatives.get(99)
@@ -66,6 +68,34 @@ def test_a_diff_is_the_same_whatever_its_line_numbers_and_blanks() -> None:
     for other in (DIFF.replace("8.0", "9.0"), DIFF.replace("b/balance.py", "b/loader.py")):
         assert hash_of_diff(other) != hash_of_diff(DIFF)
     assert hash_of_diff("--- a/x\n+++ b/x\n@@ -1 +1 @@\n unchanged\n") == hash_of_diff("") == ""
+
+
+def test_a_diff_is_known_by_the_commit_or_the_proposal_that_was_tried(store: Store, tmp_path: Path) -> None:
+    """Whoever stores it: the same change under another name is the same change."""
+    folder = tmp_path / "repository"
+    commits = [commit_scale(folder, value) for value in ("1.0", "8.0", "1.0", "8.0")]
+    store.projects.put(Project(id="p", path=str(folder)))
+    store.code.ingest("p", folder)
+    shown = subprocess.run(["git", "-C", str(folder), "show", commits[1]], capture_output=True, text=True, check=True)
+    by_commit = store.negatives.add(negative("scale", context={"commit": commits[1]}, project_id="p"))
+    assert by_commit.diff_hash == hash_of_diff(shown.stdout) != ""
+    named = EvidenceRef(kind="commit", id=commits[3])
+    again = store.negatives.add(negative("other words for it", evidence=(named,), project_id="p"))
+    assert again.diff_hash == by_commit.diff_hash
+    assert by_commit.id in [each.negative.id for each in store.likeness.duplicates(again) if each.is_same]
+    proposal = store.proposals.put(dataclasses.replace(NEW, investigation_id=None, diff=shown.stdout))
+    declined = store.negatives.add(negative("declined", evidence=(EvidenceRef(kind="proposal", id=proposal.id),)))
+    assert declined.diff_hash == by_commit.diff_hash
+    assert store.negatives.add(negative("nothing of code")).diff_hash == ""
+
+
+def commit_scale(folder: Path, value: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "balance.py").write_text(f"def scale():\n    return {value}\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", f"scale {value}"]):
+        subprocess.run([*git, *command], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_duplicates_say_why_and_other_numbers_are_another_experiment(store: Store) -> None:

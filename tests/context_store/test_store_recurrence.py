@@ -123,6 +123,23 @@ def test_a_look_alike_in_other_circumstances_is_a_hint_that_says_what_differs(wo
         assert said in found.differs
 
 
+def test_a_cause_that_was_taken_back_and_came_again_is_followed(world: World) -> None:
+    """A revert leaves the cause in the history; re-applied it has another name."""
+    world.diagnose("old")
+    revert = world.commit("1.0")
+    world.run("reverted", revert)
+    world.store.code.ingest("p", world.repository)
+    (found,) = world.like("reverted")
+    assert not found.is_strong
+    assert f"the proven cause, scale 8.0, is not in this code: taken back by {revert[:12]}" in found.differs
+    again = world.commit("8.0")
+    world.run("again", again)
+    world.store.code.ingest("p", world.repository)
+    (found,) = world.like("again")
+    assert found.is_strong
+    assert f"the proven cause, scale 8.0, is in this code again, as {again[:12]}" in found.matched
+
+
 def test_another_finding_other_statistics_or_no_verdict_match_less_or_not_at_all(world: World) -> None:
     world.diagnose("old", Verdict.CANNOT_TELL)
     world.run("new", world.culprit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -191,13 +192,14 @@ def say_in_decisions(store: Store) -> None:
     assert experiment.stage is Stage.PLAN
 
 
-def say_of_data(store: Store) -> None:
+def say_of_data(store: Store, raw: Path) -> None:
     store.runs.set_state("run-1", RunState.FAILED, TEXT)
+    raw.write_text("x")
     store.evals.add(
         NewScore(
-            project_id="p", run_id="run-1", segment=0, step=1, checkpoint="c", recipe="r", benchmark="arc",
+            project_id="p", run_id="run-1", segment=0, step=1, checkpoint=str(raw), recipe="c0ffee", benchmark="arc",
             metric="acc", protocol="few-shot", shots=5, harness="own", value=0.5, owner="ada",
-            settings={"api_key": "zzzz-secret"}, raw=f"/raw/{KEY}",
+            settings={"api_key": "zzzz-secret"}, raw=str(raw),
         )
     )  # fmt: skip
 
@@ -205,8 +207,9 @@ def say_of_data(store: Store) -> None:
 def test_what_is_said_of_cases_decisions_and_data_holds_no_secret(store: Store, training: Training) -> None:
     training.log(*steps(1, 2))
     training.ship()
-    for say in (say_in_the_case, say_to_each_other, say_in_decisions, say_of_data):
+    for say in (say_in_the_case, say_to_each_other, say_in_decisions):
         say(store)
+    say_of_data(store, training.folder / KEY)
     for secret in (KEY, "anna@example.org", "zzzz-secret"):
         assert occurrences(store, secret) == 0
     counted = {(each.where, each.kind): each.count for each in store.redactions.list()}

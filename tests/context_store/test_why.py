@@ -173,13 +173,16 @@ def test_a_score_leads_to_its_checkpoint_its_training_and_its_outputs(training: 
     store = training.store
     training.log(*steps(1, 5))
     training.ship()
+    weights, raw = (str(training.folder / name) for name in ("weights.bin", "arc.jsonl"))
+    for name in (weights, raw):
+        Path(name).write_text("x")
     score = store.evals.add(
         NewScore(
             project_id="p",
             run_id="run-1",
             segment=0,
             step=5,
-            checkpoint="sha-of-it",
+            checkpoint=weights,
             recipe="c0ffee",
             benchmark="arc",
             metric="acc",
@@ -187,15 +190,15 @@ def test_a_score_leads_to_its_checkpoint_its_training_and_its_outputs(training: 
             harness="ours",
             value=0.5,
             owner="ada",
-            raw="/evals/arc.jsonl",
+            raw=raw,
         )
     )
     why = store.why.of("score", str(score.id))
-    assert ("output", "/evals/arc.jsonl") in {(node.kind, node.id) for node, _ in why.raw_slices}
+    assert ("output", raw) in {(node.kind, node.id) for node, _ in why.raw_slices}
     assert ("score", "was trained as", "run") in ways(why)
     assert ("score", "scores the weights", "weights") in ways(why)
     assert ("score", "was made by the recipe", "recipe") in ways(why)
-    assert {("weights", "sha-of-it"), ("recipe", "c0ffee")} <= {(node.kind, node.title) for node in why.nodes}
+    assert {("weights", weights), ("recipe", "c0ffee")} <= {(node.kind, node.title) for node in why.nodes}
     training.log(CheckpointSaved(step=5, path="/runs/run-1/step-5", sha256="sha-of-it", size_bytes=1))
     training.ship()
     assert ("score", "scores", "checkpoint") in ways(store.why.of("score", str(score.id)))

@@ -131,6 +131,7 @@ def test_lessons_and_incidents(tmp_path: Path) -> None:
         "outcome": "rejected",
         "reason": "never acts",
         "numbers": {"bpb": [1, 2]},
+        "date": "2026-01-08",
     }
     idea |= {"revisit_if": "norms exceed 1", "comparability_era": "A", "decided_by": "no effect"}
     incident: dict[str, Any] = {
@@ -145,6 +146,8 @@ def test_lessons_and_incidents(tmp_path: Path) -> None:
     content = read_all(tmp_path)
     ideas, incidents = content.runs
     assert ideas.negatives[0].reopen_if == "norms exceed 1"
+    assert ideas.negatives[0].fact.at == 1767830400.0, "2026-01-08"
+    assert incidents.negatives[0].fact.at == 0.0, "it does not say when"
     assert ideas.negatives[0].context["comparability_era"] == "A"
     assert incidents.facts[0].detail["proven_cause"] == "one GPU"
     assert incidents.negatives[0].intervention == "bandwidth test"

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from import_writers import Content, read_all
+from import_writers import Content, Import, read_all
 
-from contracts.enums import RunState
+from context_store import Store
+from contracts.enums import RunState, TimelineKind
 
 _RUN_META = "run_id: {0}\nrun_name: run {0}\nstatus: {1}\nstart_time: 1700000000000\nend_time: 1700000900000\n"
 
@@ -58,6 +59,27 @@ def test_the_file_store(tmp_path: Path) -> None:
     assert (again.ended.state, again.ended.at) == (RunState.COMPLETED, 1_700_000_900.0)
     assert run.facts[0].title == "a note"
     assert {problem.position for problem in content.problems} == {"line 3", "the run"}
+
+
+def test_parameters_that_a_resume_changed_are_a_change_within_the_run(
+    store: Store, tmp_path: Path, bring: Import
+) -> None:
+    """MLflow keeps one set of parameters a run; who looked before the resume knows the earlier ones. Shows R801-2.7."""
+    folder = file_store(tmp_path)
+    run = folder / "1" / "aaa"
+    whole = (run / "metrics" / "train" / "loss").read_text()
+    (run / "metrics" / "train" / "loss").write_text("".join(whole.splitlines(keepends=True)[:36]))
+    for name in ("metrics/eval/loss", "metrics/train/norm"):
+        (run / name).unlink()
+    run_id = bring(folder, project="p").runs[0].run_id
+    (run / "metrics" / "train" / "loss").write_text(whole)
+    (run / "params" / "lr").write_text("0.003")
+    (run / "params" / "clip").write_text("1.0")
+    for _ in range(2):
+        bring(folder, project="p")
+        assert [store.runs.declared(run_id, number) for number in (0, 1)] == [{"lr": 0.006}, {"lr": 0.003, "clip": 1.0}]
+        changes = [each for each in store.timeline.list(run_id) if each.kind == TimelineKind.CONFIG]
+        assert {(each.step, each.title) for each in changes} == {(299, "lr 0.006 -> 0.003"), (299, "clip added: 1.0")}
 
 
 @pytest.fixture(scope="module")
