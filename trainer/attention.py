@@ -11,42 +11,93 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.packed_attention import packed_attention
 from trainer.config import ModelConfig
 from trainer.norm import rms_norm
 
+LONG = 256
+"""Positions of a row from which on attention goes document by document; shorter float32 rows are whole matrices."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionTables:
-    """What depends only on the sequence length, and how the heads are grouped."""
+class Rotations:
+    """Rotary angles of a sequence, and how the heads are grouped."""
 
     rotation_S1C: Tensor  # complex64, half the head width
     rotation_back_S1C: Tensor  # its conjugate, times `scale`
-    mask_TS: Tensor  # 0 where position T % S may see position S, else -inf
     scale: float  # of the scores
     num_heads: int
     num_kv_heads: int
 
     @classmethod
-    def build(cls, config: ModelConfig, seq_len: int) -> AttentionTables:
-        """Rotary angles position / scale * base^(-2c/C) (Su et al., arXiv 2104.09864) and the causal mask."""
+    def of(cls, config: ModelConfig, seq_len: int) -> Rotations:
+        """Angles position / scale * base^(-2c/C) (Su et al., arXiv 2104.09864)."""
         half = torch.arange(config.head_dim // 2, dtype=torch.float64)
         frequency_C = config.rope_base ** (-2.0 * half / config.head_dim)
         position_S = torch.arange(seq_len, dtype=torch.float64) / config.rope_scale
         angle = torch.outer(position_S, frequency_C).unsqueeze(1)
         scale = config.attention_scale / math.sqrt(config.head_dim)
-        causal = torch.full((seq_len, seq_len), -math.inf).triu(diagonal=1)
-        return cls(
+        return Rotations(
             rotation_S1C=torch.polar(torch.ones_like(angle), angle).to(torch.complex64),
             rotation_back_S1C=torch.polar(torch.full_like(angle, scale), -angle).to(torch.complex64),
-            mask_TS=causal.repeat(config.num_heads // config.num_kv_heads, 1),
             scale=scale,
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRows(Rotations):
+    """Attention over documents end to end: no matrix of all pairs of positions is ever made."""
+
+    @classmethod
+    def build(cls, config: ModelConfig, seq_len: int) -> LongRows:
+        return cls(**vars(Rotations.of(config, seq_len)))
+
+    def sight(self, document_BS: Tensor | None) -> Tensor | None:
+        """[X] int32, where documents end when all rows lie end to end; padding counts as documents of its own."""
+        seq_len = len(self.rotation_S1C)
+        if document_BS is None:
+            return None
+        document_BS = document_BS[:, :seq_len]
+        begins_BS = torch.ones_like(document_BS, dtype=torch.bool)
+        begins_BS[:, 1:] = document_BS[:, 1:] != document_BS[:, :-1]
+        starts = np.flatnonzero(begins_BS.numpy())
+        return torch.from_numpy(np.append(starts[1:], document_BS.numel()).astype(np.int32))
+
+    def attend(self, qkv_BSAC: Tensor, ends_X: Tensor | None) -> Tensor:
+        """[B, S, D] what every position takes from those it may see; plain causal rows without ends."""
+        num_sequences, seq_len, _, width = qkv_BSAC.shape
+        if ends_X is None:
+            ends_X = torch.arange(seq_len, num_sequences * seq_len + 1, seq_len, dtype=torch.int32)
+        heads = [self.num_heads, self.num_kv_heads]
+        qk_BSJC, v_BSKC = torch.split(qkv_BSAC, [sum(heads), heads[1]], dim=2)
+        turned_BSJC: Tensor = _Turn.apply(qk_BSJC, self.rotation_S1C)  # type: ignore[no-untyped-call]
+        q_THC, k_TKC = torch.split(turned_BSJC.flatten(0, 1), heads, dim=1)
+        out_THC = packed_attention(q_THC, k_TKC, v_BSKC.flatten(0, 1), ends_X, scale=self.scale)
+        return out_THC.view(num_sequences, seq_len, heads[0] * width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionTables(Rotations):
+    """Attention of short rows as whole matrices."""
+
+    mask_TS: Tensor  # 0 where position T % S may see position S, else -inf
+
+    @classmethod
+    def build(cls, config: ModelConfig, seq_len: int) -> AttentionTables:
+        causal = torch.full((seq_len, seq_len), -math.inf).triu(diagonal=1)
+        mask_TS = causal.repeat(config.num_heads // config.num_kv_heads, 1)
+        return cls(**vars(Rotations.of(config, seq_len)), mask_TS=mask_TS)
+
+    def sight(self, document_BS: Tensor | None) -> Tensor | None:
+        """What `attend` is told of the documents of the rows."""
+        return document_mask(document_BS, self)
 
     def attend(self, qkv_BSAC: Tensor, mask_NTS: Tensor | None) -> Tensor:
         """[B, S, D] what every position takes from those it may see; plain causal without a mask."""
@@ -69,6 +120,34 @@ class AttentionTables:
         """[B, S, K, G, C] view: the inverse of `query_rows`."""
         groups, seq_len = self.num_heads // self.num_kv_heads, self.mask_TS.shape[1]
         return x_NTC.view(-1, self.num_kv_heads, groups, seq_len, x_NTC.shape[-1]).permute(0, 3, 1, 2, 4)
+
+
+Attending = LongRows | AttentionTables
+
+
+def tables_of(config: ModelConfig, seq_len: int, compute: str) -> Attending:
+    """The faster way for rows of that length."""
+    kind: type[Attending] = LongRows if is_long(seq_len, compute) else AttentionTables
+    return kind.build(config, seq_len)
+
+
+def is_long(seq_len: int, compute: str) -> bool:
+    """Whether rows go document by document; in bfloat16 all do."""
+    return seq_len >= LONG or compute == "bfloat16"
+
+
+class _Turn(torch.autograd.Function):
+    """Rotary positions: the gradient is turned back."""
+
+    @staticmethod
+    def forward(ctx: Any, x_BSJC: Tensor, rotation_S1C: Tensor) -> Tensor:
+        ctx.save_for_backward(rotation_S1C)
+        return turn(x_BSJC, rotation_S1C)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (rotation_S1C,) = ctx.saved_tensors
+        return turn(grads[0], rotation_S1C.conj()), None
 
 
 class _RotaryAttention(torch.autograd.Function):
@@ -107,9 +186,9 @@ class _RotaryAttention(torch.autograd.Function):
 
 
 def turn(x_BSJC: Tensor, rotation_S1C: Tensor) -> Tensor:
-    """Neighbouring pairs of channels are multiplied as complex numbers."""
-    pairs = torch.view_as_complex(x_BSJC.reshape(*x_BSJC.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * rotation_S1C).flatten(-2)
+    """Neighbouring pairs of channels are multiplied as complex numbers, in float32."""
+    pairs = torch.view_as_complex(x_BSJC.float().reshape(*x_BSJC.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * rotation_S1C).flatten(-2).to(x_BSJC.dtype)
 
 
 def _by_position(x_NSC: Tensor, num_kv_heads: int) -> Tensor:
@@ -138,11 +217,11 @@ def attention(
     weights: Mapping[str, Tensor],
     prefix: str,
     config: ModelConfig,
-    tables: AttentionTables,
-    mask_NTS: Tensor | None = None,
+    tables: Attending,
+    sight: Tensor | None = None,
 ) -> Tensor:
-    """One attention layer; plain causal without a mask. `weights` holds `<prefix>q_proj.weight` and so on."""
-    out_BSD = tables.attend(projected(x_BSD, weights, prefix, config), mask_NTS)
+    """One attention layer; plain causal without a sight. `weights` holds `<prefix>q_proj.weight` and so on."""
+    out_BSD = tables.attend(projected(x_BSD, weights, prefix, config), sight)
     return functional.linear(out_BSD, weights[f"{prefix}o_proj.weight"])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from trainer.attention import AttentionTables, attention
+from trainer.attention import Attending, attention
 from trainer.config import TrainConfig
 from trainer.expert_kernels import kernel_experts
 from trainer.experts import Assignments, routed_experts, shared_experts
@@ -37,17 +37,18 @@ def block(
     weights: Mapping[str, Tensor],
     prefix: str,
     config: TrainConfig,
-    tables: AttentionTables,
-    mask_NTS: Tensor | None,
+    tables: Attending,
+    sight: Tensor | None,
     experts: RoutedSum = local_experts,
 ) -> tuple[Tensor, Routing | None]:
     """The residual stream behind the block, and what its router decided (None for a dense block).
 
-    `mask_NTS` is added to the attention scores; None is plain causal attention. `experts` says where experts are.
+    `sight` is what `tables` made of the rows' documents; None is plain causal attention. `experts` says where experts
+    are.
     """
     model = config.model
     normal_BSD = rms_norm(x_BSD, weights[f"{prefix}attn_norm.weight"], model.norm_eps)
-    mixed_BSD = attention(normal_BSD, weights, f"{prefix}attn.", model, tables, mask_NTS)
+    mixed_BSD = attention(normal_BSD, weights, f"{prefix}attn.", model, tables, sight)
     return feed_forward(x_BSD.add(mixed_BSD, alpha=model.residual_scale), weights, prefix, config, experts)
 
 
@@ -72,7 +73,7 @@ def feed_forward(
 def _experts(
     x_TD: Tensor, weights: Mapping[str, Tensor], prefix: str, config: TrainConfig, experts: RoutedSum
 ) -> tuple[Tensor, Routing]:
-    router_input = x_TD.bfloat16().float() if config.numerics.router_input == "bfloat16" else x_TD
+    router_input = x_TD.bfloat16().float() if config.numerics.router_input == "bfloat16" else x_TD.float()
     routing = route(router_input, weights, f"{prefix}router.", config.moe)
     out_TD = experts(x_TD, routing, weights, prefix, config)
     if config.moe.num_shared_experts:

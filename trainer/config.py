@@ -178,6 +178,7 @@ class MuonConfig(Section):
     iterations: Count = 5
     nesterov: bool = True
     rms: Positive = 0.2  # RMS of the update per unit of learning rate
+    compute: Literal["float32", "bfloat16"] = "float32"  # of the iterations
     split_heads: bool = False  # orthogonalise the query, key and value matrix of each head by itself
 
 
@@ -203,7 +204,16 @@ class ParallelConfig(Section):
     ep_size: Count = 1  # neighbouring processes that share the experts, whatever their data- and context-parallel rank
     dp_size: Count = 4
     cp_size: Count = 1  # ranks that share a sequence: of its 2 * cp_size chunks, rank r has r and 2 * cp_size - 1 - r
+    places: Annotated[str, Field(pattern=r"^(\d+(,\d+)*)?$")] = ""  # rank in each place (process), as in '0,2,1,3'
     accumulation: Count = 1  # forward and backward passes whose gradients are summed before one update
+
+    def ranks(self) -> tuple[int, ...]:
+        """The rank that each place has. Raises ValueError when `places` is no order of the ranks."""
+        size = self.dp_size * self.cp_size
+        found = tuple(int(rank) for rank in self.places.split(",")) if self.places else tuple(range(size))
+        if sorted(found) != list(range(size)):
+            raise ValueError(f"parallel.places {self.places} does not name each of {size} ranks once")
+        return found
 
 
 class LossConfig(Section):
@@ -236,6 +246,7 @@ class DiagnosticsConfig(Section):
     sources_every: Count = 1
     console_every: Count = 10
     detail_every: Steps = 0  # norms of single matrices and experts, and the parts of the step's time; 0 is off
+    ranks_every: Steps = 0  # the loss of each data-parallel rank's sequences; 0 is off
 
 
 Form = Literal["bf16", "mxfp8", "nvfp4"]
@@ -255,8 +266,13 @@ class ExpertNumerics(Section):
 
 
 class NumericsConfig(Section):
-    """Precision and what happens when a loss is not finite."""
+    """Precision and what happens when a loss is not finite.
 
+    With `compute` bfloat16 products and the residual stream are bfloat16; weights, optimizer, routers, norms, rotation
+    and losses stay float32.
+    """
+
+    compute: Literal["float32", "bfloat16"] = "float32"
     router_input: Literal["float32", "bfloat16"] = "float32"  # rounding of what the router reads
     experts: ExpertNumerics = ExpertNumerics()
     activation_checkpointing: bool = False  # blocks are computed again in the backward pass: equal bits, less memory
@@ -310,6 +326,7 @@ class TrainConfig(Section):
         parallel = self.parallel
         if parallel.ep_size > 1 and not parallel.processes:
             raise ValueError("parallel.ep_size spreads experts over processes: set parallel.processes to true")
+        parallel.ranks()
         if not parallel.processes:
             return self
         if self.moe.router_jitter:

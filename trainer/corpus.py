@@ -27,30 +27,44 @@ _PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """The bytes of each source, in the order of `DataConfig.source_names`, and the hash of all of them.
+    """The tokens of each source, in the order of `DataConfig.source_names`, and the hash of all of them.
 
-    A zero byte ends each document. `answer` belongs to prompts and answers: True where a byte is to be learned.
+    Tokens are bytes unless a tokenizer is given; `end` ends each document. `answer` belongs to prompts and answers:
+    True where a byte is to be learned.
     """
 
-    sources: tuple[NDArray[np.uint8], ...]
+    sources: tuple[NDArray[np.uint8] | NDArray[np.int32], ...]
     sha256: str
+    end: int = 0
     answer: NDArray[np.bool_] | None = None
 
 
-def corpus_of(data: DataConfig) -> Corpus:
-    """What the config names: the standard library, a folder, or prompts and answers."""
-    if data.documents != "answers" and data.folder:
-        from trainer.folder_corpus import load_folder
+def corpus_of(data: DataConfig, vocab_size: int) -> Corpus:
+    """What the config names: the standard library, a folder, or prompts and answers; in bytes or a tokenizer's tokens.
 
-        return load_folder(Path(data.folder), data.mixture.sources(), data.corpus_bytes)
+    `vocab_size` is the model's.
+    """
     if data.documents != "answers":
-        return load_corpus(data.corpus_bytes)
+        text = _texts_of(data)
+        if not data.tokenizer:
+            return text
+        from trainer.tokenizer import tokenised
+
+        return tokenised(text, Path(data.tokenizer), vocab_size)
     if not data.examples:
         raise ConfigError(
             "data.documents is answers, but data.examples names no file",
             remedy='set data.examples to a JSONL file of {"prompt": "...", "answer": "..."}',
         )
     return load_examples(Path(data.examples))
+
+
+def _texts_of(data: DataConfig) -> Corpus:
+    if not data.folder:
+        return load_corpus(data.corpus_bytes)
+    from trainer.folder_corpus import load_folder
+
+    return load_folder(Path(data.folder), data.mixture.sources(), data.corpus_bytes)
 
 
 def load_corpus(max_bytes: int) -> Corpus:

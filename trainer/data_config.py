@@ -74,6 +74,7 @@ class DataConfig(Section):
     shuffle: bool = True  # within each source and epoch
     documents: Literal["stream", "packed", "answers"] = "stream"
     folder: str = ""  # path; its sub-folders are the sources (`mixture.folders`); "": the standard library
+    tokenizer: str = ""  # path of a Hugging Face tokenizer.json; "": tokens are bytes
     examples: str = ""  # path; its lines are {"prompt": "...", "answer": "..."}
     balance_window: Steps = 0  # steps whose rows are sorted by attention work (R801-7.9); 0: rows keep their order
     mixture: MixtureConfig = MixtureConfig()
@@ -84,6 +85,8 @@ class DataConfig(Section):
             raise ValueError("data.balance_window needs rows of unequal work: set data.documents to packed, or it to 0")
         if self.documents != "stream" and self.stride is not None:
             raise ValueError(f"data.stride belongs to a stream; data.documents is {self.documents}")
+        if self.tokenizer and self.documents == "answers":
+            raise ValueError("data.tokenizer: prompts and answers are bytes; data.documents is answers")
         if bool(self.folder) != bool(self.mixture.folders):
             raise ValueError("data.folder and data.mixture.folders belong together: a path, and weights of sub-folders")
         return self

@@ -58,7 +58,7 @@ class _RoutedExperts(torch.autograd.Function):
         down_EFD: Tensor,
     ) -> Tensor:
         x_AD = x_TD.index_select(0, pairs.token_A)
-        weight_A1 = weight_KT.reshape(-1, 1).index_select(0, pairs.order_A)
+        weight_A1 = weight_KT.to(x_TD.dtype).reshape(-1, 1).index_select(0, pairs.order_A)
         gate_up_EGD = torch.cat([gate_EFD, up_EFD], dim=1)
         gate_up_AG = functional.grouped_mm(x_AD, gate_up_EGD.transpose(1, 2), offs=pairs.end_E)
         gate_AF, up_AF = gate_up_AG.chunk(2, dim=1)

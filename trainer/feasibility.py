@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contracts.errors import ConfigError
+from trainer.attention import is_long
 from trainer.config import TrainConfig
 from trainer.groups import assign_groups
+from trainer.model import chunks_logits
 from trainer.weights import num_parameters, parameter_shapes
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -41,12 +43,17 @@ def state_bytes(config: TrainConfig, parameter_group: Callable[[str, int], str])
 
 
 def activation_bytes(config: TrainConfig) -> int:
-    """What backward surely needs of one micro-batch: attention probabilities of the layers it keeps, and logits."""
+    """What backward surely needs of one micro-batch: attention of the layers it keeps, and logits unless in chunks.
+
+    Short rows keep the probabilities of all pairs of positions, long ones their queries, keys, values and outputs.
+    """
     model, data = config.model, config.data
     rows = math.ceil(data.batch_size / config.parallel.accumulation)
     layers = 1 if config.numerics.activation_checkpointing else model.num_layers
-    probs = layers * rows * model.num_heads * data.seq_len**2
-    return _FLOAT * (probs + 2 * rows * data.seq_len * model.vocab_size)
+    pairs, whole = model.num_heads * data.seq_len, 2 * (model.num_heads + model.num_kv_heads) * model.head_dim
+    attention = layers * rows * data.seq_len * (whole if is_long(data.seq_len, config.numerics.compute) else pairs)
+    logits = 0 if chunks_logits(config) else 2 * rows * data.seq_len * model.vocab_size
+    return _FLOAT * (attention + logits)
 
 
 def machine_memory() -> int:

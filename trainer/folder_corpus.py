@@ -1,6 +1,7 @@
 """A corpus of one's own: a folder whose sub-folders are the sources, read in the order of their paths.
 
-Text files are a document each; JSON lines and Parquet have one a line or row, in the field `text` or else `content`.
+Text files are a document each; JSON lines, Parquet and saved Hugging Face datasets have one a line or row, in the field
+`text` or else `content`; WARC files one a page.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from contracts.errors import UserInputError
+from trainer.archives import WARC, is_dataset, of_dataset, of_warc
 from trainer.corpus import Corpus
 
 _FIELDS = ("text", "content")
@@ -42,19 +44,37 @@ def _text(folder: Path, share: int) -> bytes:
             f"data.folder: {folder} is no folder", remedy="data.mixture.folders names sub-folders of data.folder"
         )
     text = bytearray()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in _paths(folder):
         for document in _documents(path):
             text += document.replace(_END, b"") + _END
             if len(text) >= share:
                 return bytes(text[:share])
     if not text.strip(_END):
-        raise UserInputError(f"data.folder: {folder} has no text", remedy="put text, JSON lines or Parquet files there")
+        raise UserInputError(
+            f"data.folder: {folder} has no text", remedy="put text, JSON lines, Parquet or WARC files there"
+        )
     return bytes(text)
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """Files and saved datasets in the order of their paths."""
+    if is_dataset(folder):
+        yield folder
+        return
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _paths(path)
+        else:
+            yield path
 
 
 def _documents(path: Path) -> Iterator[bytes]:
     name = path.name.removesuffix(".gz")
-    if name.endswith((".jsonl", ".ndjson")):
+    if path.is_dir():
+        yield from (_field(record, where) for record, where in of_dataset(path, _FIELDS))
+    elif path.name.endswith(WARC):
+        yield from of_warc(path)
+    elif name.endswith((".jsonl", ".ndjson")):
         yield from _of_lines(path)
     elif name.endswith(".parquet"):
         yield from _of_parquet(path)

@@ -52,11 +52,14 @@ class Statistics:
         cadence = self._config.diagnostics.detail_every
         return cadence > 0 and (step + 1) % cadence == 0
 
+    def norms_are_due(self, step: int) -> bool:
+        return (step + 1) % self._config.diagnostics.norms_every == 0
+
     @torch.no_grad()
     def norms(self, step: int, weights: Sequence[Tensor], grads: Sequence[Tensor]) -> Norms:
         """Of the 0-based `step`; each parameter counts once, however many ranks or passes its gradient came from."""
         grad_P = self._norms_of(grads)
-        is_due = (step + 1) % self._config.diagnostics.norms_every == 0
+        is_due = self.norms_are_due(step)
         detail: list[Named] = []
         weight_P = None
         if is_due or self.detail_is_due(step):
@@ -87,12 +90,14 @@ class Statistics:
         """
         due = self._config.diagnostics
         parts = [*self._losses(forward), (("grad_norm",), torch.linalg.vector_norm(norms.grad_P).view(1))]
-        if (step + 1) % due.norms_every == 0:
+        if self.norms_are_due(step):
             parts += self._norms(norms, update)
         if (step + 1) % due.routing_every == 0:
             parts += self._routing(forward)
         if (step + 1) % due.sources_every == 0:
             parts += self._sources(forward, source_B)
+        if due.ranks_every and (step + 1) % due.ranks_every == 0:
+            parts += [self._ranks_losses(forward)]
         if self.detail_is_due(step):
             parts += [*norms.detail, *self._detail.routers(forward, buffers)]
         names = [name for part, _ in parts for name in part]
@@ -151,6 +156,12 @@ class Statistics:
         yield [f"mixture/source.{name}" for name in names], count / len(source)
         present = count.nonzero().view(-1)
         yield [f"lm_loss/source.{names[i]}" for i in present.tolist()], (total / count)[present]
+
+    def _ranks_losses(self, forward: Forward) -> Named:
+        """Of the sequences of each rank: i, i + dp_size and so on."""
+        dp_size = self._config.parallel.dp_size
+        loss_R = forward.sequence_loss_B.view(-1, dp_size).mean(dim=0)
+        return [f"lm_loss@rank={rank}" for rank in range(dp_size)], loss_R
 
     def _per_layer(self, statistic: str) -> list[str]:
         return [f"{statistic}/{layer}" for layer in self._layers]

@@ -8,7 +8,7 @@ Weight decay is decoupled and multiplied by the learning rate: w <- w - lr * (di
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from contracts.events import Scalar
 from trainer.config import GROUPS, GroupConfig, MuonConfig, OptimConfig
 from trainer.muon import orthogonalise, rms_scale
+from trainer.precision import DTYPES
 from trainer.ranks.alone import Ranks
 
 _MAX_ELEMENTS = 2**17  # of a bucket: weights, gradient and state of one update stay in a core's cache
@@ -50,16 +51,32 @@ class Bucket:
         parts = torch.split(flat, [math.prod(shape) for shape in self.shapes])
         return {name: part.view(shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)}
 
-    def direction(self, grad: Tensor, muon: MuonConfig, ranks: Ranks) -> Tensor:
-        """What the learning rate multiplies, from the clipped flat gradient; advances the state."""
+    def update(self, grad: Tensor, lr: float, muon: MuonConfig, ranks: Ranks, *, measure: bool) -> Tensor | None:
+        """Move weights and state by the clipped flat gradient; the norm moved if `measure`."""
         self.age += 1
-        if self.settings.optimizer == "muon":
-            return self._muon_direction(grad, muon, ranks)
-        first, second, settings = self.state["first"], self.state["second"], self.settings
-        first.lerp_(grad, 1.0 - settings.beta1)
-        second.mul_(settings.beta2).addcmul_(grad, grad, value=1.0 - settings.beta2)
-        denominator = second.sqrt().div_(math.sqrt(1.0 - settings.beta2**self.age)).add_(settings.eps)
-        return first.div(denominator).div_(1.0 - settings.beta1**self.age)
+        if self.settings.optimizer == "adamw":
+            return self._adamw(grad, lr, measure=measure)
+        change = self._muon_direction(grad, muon, ranks).mul_(-lr)
+        if self.settings.weight_decay:
+            change.add_(self.flat, alpha=-lr * self.settings.weight_decay)
+        self.flat.add_(change)
+        return torch.linalg.vector_norm(change) if measure else None
+
+    def _adamw(self, grad: Tensor, lr: float, *, measure: bool) -> Tensor | None:
+        """torch's fused AdamW; where the change is measured, a piece at a time, while it lies in the cache."""
+        settings, age = self.settings, torch.tensor(float(self.age))
+        size = _MAX_ELEMENTS if measure else max(len(grad), 1)
+        tensors = (self.flat, grad, self.state["first"], self.state["second"])
+        norms = []
+        for weight, gradient, first, second in zip(*(torch.split(each, size) for each in tensors), strict=True):
+            before = weight.clone() if measure else None
+            torch._fused_adamw_(
+                [weight], [gradient], [first], [second], [], [age], lr=lr, beta1=settings.beta1, beta2=settings.beta2,
+                weight_decay=settings.weight_decay, eps=settings.eps, amsgrad=False, maximize=False,
+            )  # fmt: skip
+            if before is not None:
+                norms.append(torch.linalg.vector_norm(before.sub_(weight)))
+        return torch.linalg.vector_norm(torch.stack(norms)) if norms else None
 
     def _muon_direction(self, grad: Tensor, muon: MuonConfig, ranks: Ranks) -> Tensor:
         momentum, beta = self.state["momentum"], self.settings.beta1
@@ -70,14 +87,14 @@ class Bucket:
         else:
             wholes = ranks.whole(self.split(update))
             direction = _flat(
-                ranks.cut(name, self._orthogonal(whole, muon).view_as(whole)) for name, whole in wholes.items()
+                [ranks.cut(name, self._orthogonal(whole, muon).view_as(whole)) for name, whole in wholes.items()]
             )
         return direction.mul_(rms_scale(self.matrix, muon.rms))
 
     def _orthogonal(self, update: Tensor, muon: MuonConfig) -> Tensor:
         """Flat, of one or more whole matrices."""
         matrices = update.reshape(-1, *self.matrix)
-        return orthogonalise(matrices, muon.iterations, self.settings.eps).reshape(-1)
+        return orthogonalise(matrices, muon.iterations, self.settings.eps, DTYPES[muon.compute]).reshape(-1)
 
 
 class Optimizer:
@@ -107,11 +124,12 @@ class Optimizer:
 
     @torch.no_grad()
     def step(
-        self, grads: Sequence[Tensor], scale: float, multiplier: float, *, only_mtp: bool = False
+        self, grads: Sequence[Tensor], scale: float, multiplier: float, *, only_mtp: bool = False, measure: bool = True
     ) -> dict[str, Tensor]:
-        """One update from the gradients (in the order of `names`) times `scale`. Returns the norm moved by group.
+        """One update from the gradients (in the order of `names`) times `scale`.
 
-        With `only_mtp` the main model stands still: its weights, its moments and their age.
+        Returns the norm moved by group, nothing without `measure`. With `only_mtp` the main model stands still: its
+        weights, its moments and their age.
         """
         squared: dict[str, list[Tensor]] = {}
         start = 0
@@ -121,14 +139,15 @@ class Optimizer:
                 squared.setdefault(bucket.group, []).append(torch.zeros(()))
                 start = end
                 continue
-            grad = _flat(grads[start:end]).mul_(scale)
+            grad = _flat(grads[start:end])
+            grad = grad if scale == 1.0 else grad * scale
             start = end
             lr = bucket.settings.lr * multiplier
-            change = bucket.direction(grad, self._muon, self._ranks).mul_(-lr)
-            if bucket.settings.weight_decay:
-                change.add_(bucket.flat, alpha=-lr * bucket.settings.weight_decay)
-            bucket.flat.add_(change)
-            squared.setdefault(bucket.group, []).append(torch.linalg.vector_norm(change))
+            norm = bucket.update(grad, lr, self._muon, self._ranks, measure=measure)
+            if norm is not None:
+                squared.setdefault(bucket.group, []).append(norm)
+        if not measure:
+            return {}
         norms = torch.stack([torch.linalg.vector_norm(torch.stack(norms)) for norms in squared.values()])
         return dict(zip(squared, self._ranks.norms(norms), strict=True))
 
@@ -195,11 +214,11 @@ def _bucket(
     values: Mapping[str, Tensor],
     states: Mapping[str, ParameterState],
 ) -> Bucket:
-    flat = _flat(values[name] for name in names)
+    flat = torch.cat([values[name].reshape(-1) for name in names])
     state = {key: torch.zeros_like(flat) for key in STATE_NAMES[settings.optimizer]}
     if age:
         for key in state:
-            state[key] = _flat(states[name].tensors[key] for name in names)
+            state[key] = torch.cat([states[name].tensors[key].reshape(-1) for name in names])
     return Bucket(
         group=group,
         settings=settings,
@@ -212,8 +231,10 @@ def _bucket(
     )
 
 
-def _flat(tensors: Iterable[Tensor]) -> Tensor:
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    """One vector, which a single tensor may share memory with."""
+    flats = [tensor.reshape(-1) for tensor in tensors]
+    return flats[0] if len(flats) == 1 else torch.cat(flats)
 
 
 def _matrix(name: str, shape: tuple[int, ...], head_rows: int | None) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from trainer.feasibility import activation_bytes, state_bytes
 from trainer.project import load_recipe
 from trainer.ranks.mesh import Mesh
 from trainer.recipe import PlannedStage, Recipe
+from trainer.repeats import repeats
 from trainer.weights import num_parameters, parameter_shapes
 
 
@@ -30,6 +31,7 @@ def plan_lines(recipe: Recipe) -> Iterator[str]:
     for stage in plan:
         tokens += (stage.last_step - stage.first_step) * stage.config.data.batch_size * stage.config.data.seq_len
         yield from _stage_lines(stage, recipe, tokens)
+    yield from _repeat_lines(recipe)
     parallel = config.parallel
     if parallel.processes:
         yield from Mesh.of(parallel).lines()
@@ -57,7 +59,27 @@ def _stage_lines(stage: PlannedStage, recipe: Recipe, tokens: int) -> Iterator[s
         f"({moe.balance.scope}), router z-loss {moe.z_loss.coef:g}; documents {data.documents}"
         + (f"; {stage.about}" if stage.about else "")
     )
+    drawn = {source: share for source, share in _shares(config).items() if share}
+    yield "  mixture: " + ", ".join(f"{source} {share:.0%}" for source, share in drawn.items())
     yield f"  memory of a process: {_memory(recipe, config)}"
+
+
+def _repeat_lines(recipe: Recipe) -> Iterator[str]:
+    found = repeats(recipe)
+    if found:
+        yield "tokens drawn / unique tokens, so far: " + ", ".join(
+            f"{each.source} {each.times:.2f} by the end of {each.stage}" for each in found if each.is_last
+        )
+    for each in found:
+        if each.is_heavy:
+            yield f"WARNING: {each.source} is read {each.times:.1f} times by the end of {each.stage}"
+
+
+def _shares(config: TrainConfig) -> dict[str, float]:
+    """Of the first step of a stage."""
+    weights = config.data.mixture.weights()
+    names = config.data.source_names() if config.data.documents == "answers" else config.data.mixture.sources()
+    return {name: weight / sum(weights) for name, weight in zip(names, weights, strict=False)}
 
 
 def _memory(recipe: Recipe, config: TrainConfig) -> str:

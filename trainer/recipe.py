@@ -49,6 +49,7 @@ class Recipe:
     config: TrainConfig = field(default_factory=TrainConfig)
     parts: Parts = field(default_factory=Parts)
     stages: tuple[Stage, ...] = ()
+    stock: Mapping[str, float] = field(default_factory=dict)  # unique tokens of sources, for the plan
 
     def __post_init__(self) -> None:
         """Raises ConfigError when two stages have one name."""

@@ -18,6 +18,7 @@ from trainer.data_config import DataConfig
 from trainer.packing import Packs, pack_documents
 
 Ints = NDArray[np.int64]
+Tokens = NDArray[np.uint8] | NDArray[np.int32]
 
 PADDING = -1
 
@@ -89,7 +90,7 @@ class PackedSamples:
         self._length = data.seq_len + 1
         if corpus.answer is not None:
             _check_examples_fit(corpus.sources[0], data)
-        self._starts = [_document_starts(text) for text in corpus.sources]
+        self._starts = [_document_starts(text, corpus.end) for text in corpus.sources]
         self._packs = [pack_documents(np.diff(starts).tolist(), self._length) for starts in self._starts]
         self._costs_C = [packs.costs() for packs in self._packs]
         self._counts = [len(packs) for packs in self._packs]
@@ -123,19 +124,19 @@ class PackedSamples:
         return int(self._starts[source][packs.document_N[piece]] + packs.start_N[piece])
 
 
-def _starts(texts: Sequence[NDArray[np.uint8]]) -> Ints:
+def _starts(texts: Sequence[Tokens]) -> Ints:
     return np.concatenate([[0], np.cumsum([len(text) for text in texts])[:-1]])
 
 
-def _document_starts(text: NDArray[np.uint8]) -> Ints:
-    """[D + 1] where the documents start, and the end of the last; a last one without its zero byte counts too."""
-    ends = np.flatnonzero(text == 0) + 1
+def _document_starts(text: Tokens, end: int) -> Ints:
+    """[D + 1] where the documents start, and the end of the last; a last one without its end counts too."""
+    ends = np.flatnonzero(text == end) + 1
     tail = [len(text)] if not len(ends) or ends[-1] != len(text) else []
     return np.concatenate([[0], ends, tail]).astype(np.int64)
 
 
-def _check_examples_fit(text: NDArray[np.uint8], data: DataConfig) -> None:
-    lengths = np.diff(_document_starts(text))
+def _check_examples_fit(text: Tokens, data: DataConfig) -> None:
+    lengths = np.diff(_document_starts(text, end=0))
     longest = int(lengths.argmax())
     if lengths[longest] > data.seq_len + 1:
         raise UserInputError(

@@ -116,9 +116,14 @@ class Segment:
             dp_size=config.parallel.dp_size,
             start_checkpoint=self._launch.start_checkpoint,
             config=config.flat(),
-            environment=_environment(self._launch.num_threads) | {"corpus_sha256": training.corpus.sha256},
+            environment=self._environment() | {"corpus_sha256": training.corpus.sha256},
             wall_time=time.time(),
         )
+
+    def _environment(self) -> dict[str, Scalar]:
+        hosts = self._ranks.hosts() if self._ranks else ()
+        names = {f"host.place_{place}": name for place, name in enumerate(hosts)}
+        return _environment(self._launch.num_threads) | names
 
     def _write(self, record: StepRecord, config: TrainConfig) -> None:
         step = record.step

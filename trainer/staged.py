@@ -72,7 +72,7 @@ class StagedTraining:
             getattr(self, order)()
 
     def _enter(self, stage: PlannedStage, state: TrainingState | None) -> None:
-        self.corpus = corpus = corpus_of(stage.config.data)
+        self.corpus = corpus = corpus_of(stage.config.data, stage.config.model.vocab_size)
         before = state
         if state is not None:
             state = _begun(stage, state, corpus, is_staged=len(self._plan) > 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 
 class Stopwatch:
@@ -22,3 +23,26 @@ class Stopwatch:
 
     def elapsed(self) -> float:
         return self._clock() - self._started
+
+
+class Computing:
+    """Seconds inside functions that this process computes without waiting for another one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._seconds = clock, 0.0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose time counts."""
+
+        def counted(*arguments: Any) -> Any:
+            began = self._clock()
+            result = function(*arguments)
+            self._seconds += self._clock() - began
+            return result
+
+        return counted
+
+    def taken(self) -> float:
+        """Seconds since this was asked last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds

@@ -67,7 +67,7 @@ class Training:
         """
         config, parts = recipe.config, recipe.parts
         self._ranks = ranks = ranks or Ranks()
-        ranks.begin(config)
+        ranks.begin(config, clock)
         self.step = state.step if state else 0
         self._config, self._parts, self._clock = config, parts, clock
         self._groups = assign_groups(
@@ -129,6 +129,7 @@ class Training:
             values[f"weight_decay/group.{group}"] = self._config.optim.group(group).weight_decay
         watch.lap("statistics")
         values |= {f"step_time_s/{part}": seconds for part, seconds in watch.laps.items()}
+        values |= {f"step_time_s/computing@rank={rank}": s for rank, s in enumerate(self._ranks.computing_s())}
         values["step_time_s"] = elapsed = watch.elapsed()
         values["tokens_per_second"] = self._config.data.batch_size * self._config.data.seq_len / elapsed
         self.step += 1
@@ -163,10 +164,11 @@ class Training:
         }
 
     def _update(self, found: StepGradients, grad_norm: float, multiplier: float, step: int) -> Mapping[str, Tensor]:
-        """Norm of each group's update."""
+        """Norm of each group's update, where it is due."""
         scale = self._clip_scale(grad_norm, step)
         rate, only_mtp = self._config.moe.choice_bias_rate, self._config.mtp.freezes_main(step)
-        update = self._optimizer.step(found.grads, scale, multiplier, only_mtp=only_mtp)
+        measure = self._statistics.norms_are_due(step)
+        update = self._optimizer.step(found.grads, scale, multiplier, only_mtp=only_mtp, measure=measure)
         self._ranks.publish(self._optimizer.weights)
         self._buffers = moved_choice_biases(self._buffers, found.forward.count_LE, rate, only_mtp=only_mtp)
         return update

@@ -77,6 +77,7 @@ CASES: dict[str, Case] = {
     "mtp.freeze_main_until": (2, MTP),
     "loss.label_smoothing": (0.1, {}),
     "loss.head_z_coef": (0.1, {}),
+    "muon.compute": ("bfloat16", {}),
     "muon.iterations": (3, {}),
     "muon.nesterov": (False, {}),
     "muon.rms": (0.4, {}),
@@ -115,7 +116,10 @@ CASES: dict[str, Case] = {
     "diagnostics.sources_every": (2, {}),
     "diagnostics.console_every": (2, {}),
     "diagnostics.detail_every": (2, {}),
+    "diagnostics.ranks_every": (2, {}),
     "numerics.router_input": ("bfloat16", {}),
+    "numerics.compute": ("bfloat16", {}),
+    "data.tokenizer": (str(EXAMPLES / "tokenizer.json"), {"model.vocab_size": 300}),
     "numerics.experts.products": ("kernels", {}),
     "numerics.experts.dispatch": ("bf16", QUANTISED | {"numerics.experts.forward": "bf16"}),
     "numerics.experts.forward": ("mxfp8", QUANTISED),
@@ -138,7 +142,7 @@ for group in ("embedding", "head", "norm", "bias", "router", "attention", "exper
         f"{row}.eps": (1e-1, context),
     }
 # What must change nothing: it saves memory, or spreads the work (test_balance_splits.py, test_processes.py).
-BIT_FOR_BIT = {"numerics.activation_checkpointing", "parallel.processes", "parallel.ep_size"}
+BIT_FOR_BIT = {"numerics.activation_checkpointing", "parallel.processes", "parallel.ep_size", "parallel.places"}
 REFUSED = {"optim.norm.optimizer", "optim.bias.optimizer"}
 DECLARATIONS = ("lr/", "weight_decay/")  # series that repeat the config do not count as an effect
 
@@ -213,6 +217,7 @@ def test_flat_config_is_diffable() -> None:
         ({"data.batch_size": 7}, "data.batch_size 7 is not a multiple of parallel.dp_size 2", "fields named"),
         ({"parallel.accumulation": 3}, "data.batch_size 8 .* times parallel.accumulation 3", "fields named"),
         ({"parallel.cp_size": 3}, r"data.seq_len 16 is not a multiple of 2 \* parallel.cp_size = 6", "fields named"),
+        ({"parallel.places": "0,0"}, "parallel.places 0,0 does not name each of 2 ranks once", "fields named"),
         ({"moe.num_dense_layers": 2}, "moe.num_dense_layers 2 leaves no expert layer", "fields named"),
         ({"mtp.num_modules": 16}, "mtp.num_modules 16 needs a longer data.seq_len 16", "fields named"),
         ({"data.seq_len": 7000}, "data.seq_len 7000 is beyond the rotation of model.rope_base 10000", "fields named"),

@@ -73,7 +73,9 @@ def test_training_reads_the_sources_by_weight(folder: Path) -> None:
     (folder / "prose" / "long.txt").write_text("a lathe can make its own parts " * 40)
     (folder / "code" / "long.py").write_text("x = turn(x)\n" * 90)
     config = small_config(data__folder=str(folder), data__mixture__folders="prose=3 code=1", steps=6)
-    training = Training(Recipe(config=config), corpus_of(config.data), None, itertools.count(0.0).__next__)
+    training = Training(
+        Recipe(config=config), corpus_of(config.data, config.model.vocab_size), None, itertools.count(0.0).__next__
+    )
     shares = [training.advance().values["mixture/source.prose"] for _ in range(6)]
     assert sum(shares) / len(shares) == pytest.approx(0.75, abs=0.05)
 

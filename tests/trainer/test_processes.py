@@ -33,6 +33,9 @@ LAYOUTS: dict[str, Overrides] = {
     "experts on two ranks, tied embeddings": {
         "parallel.dp_size": 2, "parallel.ep_size": 2, "model.tie_embeddings": True, "muon.split_heads": True,
     },
+    "two data-parallel ranks, each in the other's place": {
+        "parallel.dp_size": 2, "parallel.places": "1,0", "diagnostics.ranks_every": 2,
+    },
 }  # fmt: skip
 EIGHT: dict[str, Overrides] = {
     "EP 8, CP 2": {"parallel.dp_size": 4, "parallel.cp_size": 2, "parallel.ep_size": 8, "moe.num_experts": 8},

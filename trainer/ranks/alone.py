@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer.attention import AttentionTables
+from trainer.attention import Attending, tables_of
 from trainer.block import local_experts
-from trainer.config import ModelConfig, TrainConfig
+from trainer.config import TrainConfig
 from trainer.router import Routing
 from trainer.targets import Sequences, Share
 
@@ -27,8 +27,16 @@ class Ranks:
 
     count = 1
 
-    def begin(self, config: TrainConfig) -> None:
-        """A training with this config follows; its parallel sizes are those of the ranks."""
+    def begin(self, config: TrainConfig, clock: Callable[[], float]) -> None:
+        """A training with this config follows; its parallel sizes are those of the ranks. `clock` gives seconds."""
+
+    def hosts(self) -> tuple[str, ...]:
+        """The machine of each place; nothing to tell apart in one process."""
+        return ()
+
+    def computing_s(self) -> tuple[float, ...]:
+        """Seconds that each rank computed in the forward passes since the last call; empty where that is not known."""
+        return ()
 
     def announce(self, order: str) -> None:
         """The first process says which method of its training the others are to call too."""
@@ -41,8 +49,8 @@ class Ranks:
         """As this process computes its part."""
         return config
 
-    def tables(self, model: ModelConfig, seq_len: int) -> AttentionTables:
-        return AttentionTables.build(model, seq_len)
+    def tables(self, config: TrainConfig) -> Attending:
+        return tables_of(config.model, config.data.seq_len, config.numerics.compute)
 
     def share(self, sequences: Sequences, config: TrainConfig) -> Share:
         """What a part must know of the step whose sequences these are."""

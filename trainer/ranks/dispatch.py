@@ -31,7 +31,7 @@ def dispatched_experts(
     order_M = expert_M.argsort(stable=True)
     out_MD = _own_experts(x_MD.index_select(0, order_M), received_WL.sum(dim=0), gate_LFD, up_LFD, down_LFD)
     back_AD = exchanged(out_MD.index_select(0, order_M.argsort()), received_W, sent_W, group)
-    weight_A1 = routing.weight_KT.reshape(-1, 1).index_select(0, pairs.order_A)
+    weight_A1 = routing.weight_KT.to(x_TD.dtype).reshape(-1, 1).index_select(0, pairs.order_A)
     return pairs.sum_choices(back_AD * weight_A1, len(x_TD))
 
 

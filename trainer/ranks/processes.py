@@ -5,6 +5,7 @@ Losses, gradients, weights and statistics are those of one process that simulate
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,9 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
-from trainer.attention import AttentionTables
+from trainer.attention import Attending
 from trainer.block import local_experts
-from trainer.config import ModelConfig, TrainConfig
+from trainer.config import TrainConfig
 from trainer.mtp import PREFIX
 from trainer.ranks.alone import Ranks
 from trainer.ranks.context import ContextTables
@@ -25,6 +26,7 @@ from trainer.ranks.dispatch import dispatched_experts
 from trainer.ranks.mesh import Mesh, Span
 from trainer.ranks.units import Units
 from trainer.router import Routing
+from trainer.stopwatch import Computing
 from trainer.targets import Sequences, Share
 from trainer.weights import Shapes, parameter_shapes
 
@@ -43,36 +45,41 @@ class ProcessRanks(Ranks):
     def __init__(self, config: TrainConfig) -> None:
         self._mesh = Mesh.of(config.parallel)
         self._rank = dist.get_rank()
+        self._first = config.parallel.ranks()[0]  # of the process that started the others
+        self._stopwatch: Computing | None = None
         self.count = self._mesh.size
         self._dp_rank, self._cp_rank = divmod(self._rank, self._mesh.cp_size)
         self._peers = self._group(self._mesh.expert_peers())
         self._replicas = self._group(self._mesh.expert_replicas())
         self._context = self._group(self._mesh.context_peers())
+        self._hosts = _hosts(config.parallel.ranks())
         self._everywhere = DeviceMesh("cpu", torch.arange(self.count))
         self._shapes: Shapes = {}
         self._spans: dict[str, list[Span]] = {}
         self._seq_len = 0
         self._units: Units | None = None
 
-    def begin(self, config: TrainConfig) -> None:
+    def begin(self, config: TrainConfig, clock: Callable[[], float]) -> None:
+        is_told = self._mesh.ep_size == self._mesh.cp_size == 1  # else ranks wait for each other while they compute
+        self._stopwatch = Computing(clock) if is_told else None
         self._shapes, self._seq_len = parameter_shapes(config.model, config.moe, config.mtp), config.data.seq_len
         self._spans = {
             name: self._mesh.spans(shape[0], is_expert=self._is_spread(name)) for name, shape in self._shapes.items()
         }
 
     def announce(self, order: str) -> None:
-        if self._rank == 0:
-            dist.broadcast_object_list([order])
+        if self._rank == self._first:
+            dist.broadcast_object_list([order], src=self._first)
 
     def next_order(self) -> str:
         """What the first process announces next."""
         said: list[Any] = [None]
-        dist.broadcast_object_list(said)
+        dist.broadcast_object_list(said, src=self._first)
         return str(said[0])
 
     def shared(self, state: TrainingState | None) -> TrainingState | None:
         said = [state]
-        dist.broadcast_object_list(said)
+        dist.broadcast_object_list(said, src=self._first)
         return said[0]
 
     def local_config(self, config: TrainConfig) -> TrainConfig:
@@ -80,10 +87,10 @@ class ProcessRanks(Ranks):
         data = config.data.model_copy(update={"seq_len": config.data.seq_len // self._mesh.cp_size})
         return config.model_copy(update={"parallel": alone, "data": data})
 
-    def tables(self, model: ModelConfig, seq_len: int) -> AttentionTables:
+    def tables(self, config: TrainConfig) -> Attending:
         if self._mesh.cp_size == 1:
-            return AttentionTables.build(model, seq_len)
-        return ContextTables.cut(model, seq_len, self._mesh, self._cp_rank, self._context)
+            return super().tables(config)
+        return ContextTables.cut(config.model, config.data.seq_len, self._mesh, self._cp_rank, self._context)
 
     def share(self, sequences: Sequences, config: TrainConfig) -> Share:
         return replace(super().share(sequences, config), summed=self.total)
@@ -168,7 +175,16 @@ class ProcessRanks(Ranks):
         return self.total(norm_P.square()).sqrt()
 
     def run(self, unit: str, function: Callable[..., Any], weights: Mapping[str, Tensor], *tensors: Any) -> Any:
-        return self._held().run(unit, function, weights, *tensors)
+        timed = self._stopwatch.timed(function) if self._stopwatch else function
+        return self._held().run(unit, timed, weights, *tensors)
+
+    def hosts(self) -> tuple[str, ...]:
+        return self._hosts
+
+    def computing_s(self) -> tuple[float, ...]:
+        if self._stopwatch is None:
+            return ()
+        return tuple(torch.cat(self._all(torch.tensor([self._stopwatch.taken()]))).tolist())
 
     def experts(
         self, x_TD: Tensor, routing: Routing, weights: Mapping[str, Tensor], prefix: str, config: TrainConfig
@@ -177,7 +193,7 @@ class ProcessRanks(Ranks):
             return local_experts(x_TD, routing, weights, prefix, config)
 
         def function(own: Mapping[str, Tensor], x_TD: Tensor) -> Tensor:
-            gate, up, down = (own[f"{prefix}experts.{name}"] for name in ("gate", "up", "down"))
+            gate, up, down = (own[f"{prefix}experts.{name}"].to(x_TD.dtype) for name in ("gate", "up", "down"))
             return dispatched_experts(x_TD, routing, gate, up, down, self._peers)
 
         out_TD: Tensor = self._held().run(prefix + _EXPERTS[1:], function, {}, x_TD)
@@ -233,3 +249,10 @@ class ProcessRanks(Ranks):
             return (span[1] - span[0]) * (torch.Size(rest).numel())
 
         return sum(numel(name, self._spans[name][process]) for name in cuts)
+
+
+def _hosts(ranks: Sequence[int]) -> tuple[str, ...]:
+    """The machine of each place, from all processes."""
+    names = [""] * len(ranks)
+    dist.all_gather_object(names, platform.node())
+    return tuple(names[rank] for rank in ranks)

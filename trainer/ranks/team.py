@@ -1,6 +1,6 @@
 """The processes of one training: the first starts the others, which do each step with it until it says `end`.
 
-Over several machines a launcher starts them all, each as `python -m trainer.child LAUNCH.json RANK HOST:PORT` with the
+Over several machines a launcher starts them all, each as `python -m trainer.child LAUNCH.json PLACE HOST:PORT` with the
 address of the first: `torchrun --no-python sh -c 'python -m trainer.child LAUNCH.json $RANK $MASTER_ADDR:29600'`.
 """
 
@@ -42,7 +42,7 @@ def team_of(config: TrainConfig, launch_path: str | None, address: str | None) -
     store = TCPStore(host, port, size, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
     command = [sys.executable, "-m", "trainer.child", launch_path]
     started = [] if address else range(1, size)
-    others = [subprocess.Popen([*command, str(rank), f"127.0.0.1:{store.port}"]) for rank in started]
+    others = [subprocess.Popen([*command, str(place), f"127.0.0.1:{store.port}"]) for place in started]
     try:
         with _joined(config, store, 0) as ranks:
             yield ranks
@@ -50,7 +50,7 @@ def team_of(config: TrainConfig, launch_path: str | None, address: str | None) -
         for process in others:
             process.wait()
     except RuntimeError as error:
-        dead = [rank for rank, process in enumerate(others, 1) if process.poll() is not None]
+        dead = [place for place, process in enumerate(others, 1) if process.poll() is not None]
         if not dead:
             raise
         raise EnvironmentFault(
@@ -62,19 +62,20 @@ def team_of(config: TrainConfig, launch_path: str | None, address: str | None) -
 
 
 @contextlib.contextmanager
-def member(config: TrainConfig, rank: int, address: str) -> Iterator[tuple[Ranks, Iterator[str]]]:
+def member(config: TrainConfig, place: int, address: str) -> Iterator[tuple[Ranks, Iterator[str]]]:
     """Join the first process at `host:port`; yields the seam and the orders that it announces, up to its end."""
     size = config.parallel.dp_size * config.parallel.cp_size
     store = TCPStore(*_parts(address), size, is_master=False, timeout=_TIMEOUT)
-    with _joined(config, store, rank) as ranks:
+    with _joined(config, store, place) as ranks:
         yield ranks, iter(ranks.next_order, _END)
 
 
 @contextlib.contextmanager
-def _joined(config: TrainConfig, store: TCPStore, rank: int) -> Iterator[ProcessRanks]:
+def _joined(config: TrainConfig, store: TCPStore, place: int) -> Iterator[ProcessRanks]:
     from trainer.ranks.processes import ProcessRanks  # imports FSDP2: only where it is used
 
     size = config.parallel.dp_size * config.parallel.cp_size
+    rank = config.parallel.ranks()[place]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
     try:
         yield ProcessRanks(config)
