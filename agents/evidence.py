@@ -44,6 +44,10 @@ def hunk(each: Hunk) -> EvidenceRef:
     return EvidenceRef(kind="hunk", id=f"{each.commit[:12]}/{quote(each.path, safe='/')}", slice=lines)
 
 
+def document(document_id: str) -> EvidenceRef:
+    return EvidenceRef(kind="document", id=quote(document_id, safe=":/."))
+
+
 def numbered(kind: str, number: int) -> EvidenceRef:
     """An anomaly, a verdict or a negative result."""
     return EvidenceRef(kind=kind, id=str(number))

@@ -23,7 +23,7 @@ from typing import Any
 
 from agents.chat import RULES, Answer, Answers, ChatContext, ModelChat
 from agents.chat.answer import unknown
-from agents.llm import Door, DoorConfig, LocalBudget, Model, Outside
+from agents.llm import ContextPlan, Door, DoorConfig, LocalBudget, Model, Outside
 from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
 from agents.roles import Hypothesis, order_of
 from agents.roles.opinion import ask
@@ -31,16 +31,16 @@ from agents.tools import READING, Toolbox
 from benchmarks.agent_parts.worlds import Demo, Incidents, fresh_store
 from benchmarks.agent_parts.written import Over, Written, grade, summary
 from benchmarks.agents import finished_demo, known_questions, rules_of
-from benchmarks.local_brain import is_installed, local_model
+from benchmarks.local_brain import CONTEXT_TOKENS, is_installed, local_model
 from context_store import Store
 from context_store.records import Amount
-from control_plane.chat import models_of
+from control_plane.chat import door_config_of, models_of
 from control_plane.settings import load_settings
 
 NOT_RUN = "not run"
 KINDS = ("rules", "local", "api")
 _BUDGET = Amount(tokens=20_000_000, usd=20.0, wall_s=24 * 3600.0)  # of one brain
-_MAX_TOKENS = {"local": 256, "api": 4096}
+_SMALL = DoorConfig(max_tokens=256, context=ContextPlan(max_tokens=CONTEXT_TOKENS))  # of the local model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,8 @@ class Brain:
     def door(self) -> Door:
         assert self.model is not None
         outside = Outside(clock=time.monotonic, sleep=time.sleep, new_id=lambda: uuid.uuid4().hex)
-        return Door([self.model], LocalBudget(_BUDGET), outside, DoorConfig(max_tokens=_MAX_TOKENS[self.kind]))
+        config = _SMALL if self.kind == "local" else door_config_of(load_settings())
+        return Door([self.model], LocalBudget(_BUDGET), outside, config)
 
 
 class Alone:

@@ -81,12 +81,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--home", type=Path, help="home of a finished demo (over_balance, seed 0)")
     parser.add_argument("--questions", nargs="+", type=Path, default=[], help="more files of written questions")
+    parser.add_argument("--alone", action="store_true", help="ask the questions of --questions and no others")
     parser.add_argument("--only", choices=("questions", "injection"), help="only this half")
     options = parser.parse_args()
     found: dict[str, Any] = {"brain": RULES}
     if options.only != "injection":
         with finished_demo(options.home) as home:
-            rows = ask_all(home, known_questions(options.questions))
+            files = known_questions(options.questions)
+            chosen = {path.stem for path in options.questions} if options.alone else set(files)
+            rows = ask_all(home, {name: file for name, file in files.items() if name in chosen})
         found |= summary([each for of_file in rows.values() for each in of_file])
         found["by_file"] = {name: summary(of_file) for name, of_file in rows.items()}
     if options.only != "questions":

@@ -1,6 +1,7 @@
 """Talking about trainings: every statement cites evidence of the store, or says that the store does not know.
 
 retrieval   without a model: recognised questions (forms, questions, places; measured, happened, found_out, standing)
+            and weighed passages of cases (passages, weighing, gaps); following spells out what leans on the thread
 graph       with a model: tools, then every claim checked
 chat        `Chat`, which uses one or both and keeps threads
 """

@@ -10,7 +10,7 @@ from agents.chat.answer import Answer
 from agents.chat.instructions import Instructions
 from agents.chat.places import ChatContext
 from agents.chat.threads import Exchange, Threads
-from agents.llm.errors import ModelConfused, ModelRefused, ModelUnavailable
+from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
 from contracts.errors import BudgetExceeded, UserInputError
 
 _MAX_QUESTION = 4000
@@ -68,7 +68,7 @@ class Chat:
             return self._rules.answer(question, context)
         try:
             answer = self._model.answer(question, context)
-        except (ModelUnavailable, ModelRefused, ModelConfused, BudgetExceeded) as error:
+        except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
             plain = self._rules.answer(question, context)
             return replace(plain, notes=(f"answered without a model: {error.message} ({error.remedy})", *plain.notes))
         if answer.known:

@@ -72,6 +72,8 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\b(propos\w*|approv\w*|decid\w*|decision\w*|reject\w*|sign(?:ed)? (?:it )?off|waits?|waiting"
         r"|green light)\b",
         r"\b(?:need|needs) (?:my|our|an?) (?:approval|decision|attention)\b",
+        r"\b(?:the|an?|gave|give|given|say|said|whose) (?:ok|okay|yes|go-?ahead|permission|blessing|consent|nod)\b",
+        r"\bwho (?:\w+ )?(?:agreed|allowed|authori[sz]ed|cleared|accepted|okayed|ok'?d|permitted|let)\b",
     ),
     Kind.PROOF: (
         r"\b(re-?runs?|re-?ran|replay\w*|placebo|counterfactual\w*|reproduc\w*|overturn\w*|repeatab\w*|fluke)\b",
@@ -161,6 +163,8 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\btimeline\b",
         r"\bevents\b",
         r"\bany(?:thing)? (?:new|chang\w+)\b",
+        r"\b(?:what|which \w+) (?:\w+ )?(?:came|come|went|got|was put|were put|landed|slipped) in(?:to)?\b",
+        r"\bwhat (?:\w+ ){0,4}(?:pick(?:ed)?|bring|brought|get) (?:\w+ )?(?:up|in|along|with)\b",
         r"\bwhat (?:\w+ )?changes\b",
         r"\bcommits?\b.*\b(?:before|between|since|until|prior|after|in force|around)\b",
     ),

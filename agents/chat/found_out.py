@@ -26,10 +26,11 @@ from agents.tools.knowledge import (
 from agents.tools.matching import best, words
 from agents.tools.protocol import row
 from context_store.records import Diagnostic, Investigation, NegativeResult, Suspect, VerdictRecord
-from contracts.enums import DiagnosticKind, ProposalState, Verdict
+from contracts.enums import CauseKind, DiagnosticKind, ProposalState, Verdict
 
 _MAX_STATEMENTS = 8
 _MAX_RERUNS = 6
+_MAX_CASES = 12
 _MAX_LINES = 1000  # characters
 _FITS_WELL = 0.6  # share of a question's weight that a case holds which answers for a suspect nobody examined
 
@@ -42,6 +43,21 @@ _KINDS: Mapping[str, str] = {
     DiagnosticKind.REVERT: r"\b(?:(?:take|taking|taken|leave|leaving|left)\b.*\bout|without|revert\w*|remov\w+)\b",
     DiagnosticKind.FRESH_SEED: r"\b(?:seeds?|from scratch|fluke|random weights|by chance|coincidence)\b",
 }  # how people call the kinds of re-runs
+
+
+_SEVERAL = (
+    r"\b(?:which|what|how many|list|show|all|any|name)\b(?: of)?(?: \w+){0,3} "
+    r"(?:incidents|cases|failures|problems|runs|faults|bugs)\b"
+)
+_CAUSES: Mapping[CauseKind, str] = {
+    CauseKind.HARDWARE: r"\b(?:hardware|broken (?:gpus?|nodes?|machines?)|bad (?:gpus?|nodes?|cards?|machines?))\b",
+    CauseKind.CODE: r"\b(?:code|bugs?|software|programming|implementation)\b",
+    CauseKind.CONFIG: r"\b(?:config\w*|hyper-?parameters?|settings?|recipes?)\b",
+    CauseKind.DATA: r"\b(?:data|dataset|corpus|corpora)\b",
+    CauseKind.RESUME: r"\b(?:resum\w+|restart\w*|checkpoint\w*)\b",
+    CauseKind.ENVIRONMENT: r"\b(?:environment|librar\w+|drivers?|versions?)\b",
+    CauseKind.MEASUREMENT: r"\b(?:measur\w+|logging|only (?:a |the )?numbers?|wrong(?:ly)? (?:counted|logged))\b",
+}  # how people call the kinds of causes
 
 
 class FoundOut:
@@ -62,8 +78,9 @@ class FoundOut:
         if not found and run_id and (answer := self._moved_with_a_case(asked, run_id)):
             return answer
         rows = [*map(anomaly_row, found)]
-        if rows:
-            rows.append(row(f"nobody has looked into it yet: ask to investigate {run_id}", evidence.run(str(run_id))))
+        if run_id and rows:
+            rows.append(row(f"nobody has looked into it yet: ask to investigate {run_id}", evidence.run(run_id)))
+            rows += [each for each in self._from.found_by("explain_onset", run_id=run_id) if each not in rows]
         return from_rows(rows, "no case and no anomaly fits these words", plots(self._from.store, found))
 
     def _moved_with_a_case(self, asked: Asked, run_id: str) -> Answer | None:
@@ -230,6 +247,12 @@ class FoundOut:
         anomalies = self._from.store.knowledge.anomalies(investigation_id=cases[0].id)
         rows = [*map(anomaly_row, anomalies), case_row(cases[0])]
         return from_rows(rows, "", [case_card(cases[0]), *plots(self._from.store, anomalies)])
+
+    def of_a_cause(self, asked: Asked) -> Answer:
+        """Cases whose cause was of the kind that the question names, when it asks for several."""
+        kinds = [kind for kind, form in _CAUSES.items() if asked.says(form)] if asked.says(_SEVERAL) else []
+        found = [each for each in self._from.store.knowledge.investigations() if each.cause_kind in kinds]
+        return from_rows(map(case_row, found[:_MAX_CASES]), "no case has such a cause", map(case_card, found[:1]))
 
     def similar(self, asked: Asked, context: ChatContext) -> Answer:
         store = self._from.store

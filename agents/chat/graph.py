@@ -7,6 +7,7 @@ idempotent. The model's answer is checked claim by claim before anybody sees it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -18,6 +19,7 @@ from agents.llm.messages import json_object
 from agents.llm.protocol import OnDelta, ignore
 from agents.llm.relief import evidence_ids
 from agents.tools import Toolbox
+from contracts.evidence import EvidenceRef
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -31,6 +33,13 @@ RULES_OF_CHAT = """You help people who train models. You know only what the tool
 - You can hand in requests (start an investigation, propose something about a run). Only people approve.
 - When the tools return nothing that answers the question, say so in one sentence."""
 _NUDGE = "\n(You are repeating yourself. Answer now with what you have.)"
+
+
+Learns = Callable[[Sequence[tuple[str, Mapping[str, Any]]], Sequence[EvidenceRef]], object]
+
+
+def _learn_nothing(actions: Sequence[tuple[str, Mapping[str, Any]]], evidence: Sequence[EvidenceRef]) -> None:
+    """Nobody keeps skills."""
 
 
 class ChatState(TypedDict, total=False):
@@ -61,11 +70,14 @@ class ModelChat:
         checkpointer: BaseCheckpointSaver[Any],
         limits: ChatLimits | None = None,
         on_delta: OnDelta = ignore,
+        learn: Learns = _learn_nothing,
     ) -> None:
+        """`learn` is told what was done for a question once it is answered."""
         self._door = door
         self._toolbox = toolbox
         self._limits = limits or ChatLimits()
         self._on_delta = on_delta
+        self._learn = learn
         self._graph = self._build(checkpointer)
 
     def answer(self, question: str, context: ChatContext) -> Answer:
@@ -75,7 +87,9 @@ class ModelChat:
         unfinished = bool(begun.next) and begun.values.get("question") == question
         start = None if unfinished else self._start(begun.values, question, context)
         state = self._graph.invoke(start, config, durability="sync")
-        return self._checked(state)
+        answer = self._checked(state)
+        self._learn(actions_of(Conversation.load(state["thread"])), answer.citations)
+        return answer
 
     # --- nodes: each returns what it changes
 
@@ -147,6 +161,12 @@ def _closed(conversation: Conversation) -> Conversation:
     """With an answer to calls that an earlier question left open: providers refuse a call without one."""
     open_calls = conversation.messages[-1].tool_calls
     return conversation.plus(*(tool_result(call, "not carried out: interrupted") for call in open_calls))
+
+
+def actions_of(conversation: Conversation) -> list[tuple[str, dict[str, Any]]]:
+    """Tools that were called in a thread and their arguments, in order."""
+    calls = (call for message in conversation.messages for call in message.tool_calls)
+    return [(call.name, arguments) for call in calls if (arguments := json_object(call.arguments)) is not None]
 
 
 def stall_of(conversation: Conversation) -> Stall | None:

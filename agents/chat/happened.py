@@ -12,12 +12,13 @@ from agents.chat.questions import Asked
 from agents.chat.sources import NO_RUN, Sources
 from agents.tools import Row, ToolResult
 from agents.tools.changes import commit_row, find_commit
-from agents.tools.knowledge import anomaly_row, suspect_row
+from agents.tools.knowledge import anomaly_row, run_row, suspect_row
 from agents.tools.matching import best, words
 from agents.tools.protocol import row
 from contracts.errors import RepositoryError, UserInputError
 
 _MAX_EVENTS, _MAX_COMMITS = 5, 10
+_TWO, _MAX_COMPARED = 2, 6
 _JUST_AT = r"\bat (?:\w+ ){0,3}(?:step|iteration)\b|\bresum\w+\b.*\bat\b"
 _LATER = r"\b(?:after|since|from)\b"
 _EVENTS = frozenset(
@@ -127,18 +128,24 @@ class Happened:
         return rows
 
     def compare(self, asked: Asked, context: ChatContext) -> Answer:
-        """Two runs, or two segments of one."""
-        runs = [*([context.run_id] if context.run_id else []), *asked.runs][-2:]
+        """Runs, or segments of one: each with the first, and how far each came."""
+        runs = list(dict.fromkeys([*([context.run_id] if context.run_id and len(asked.runs) < 2 else []), *asked.runs]))
         if len(asked.segments) > 1:
             run_id = self._from.places.run(asked, context)
             runs = [f"{run_id}#{number}" for number in asked.segments[:2]] if run_id else []
         if len(runs) < 2:
             return unknown("a comparison needs two runs or segments (RUN or RUN#SEGMENT) by name")
-        found = self._from.toolbox.call("config_diff", {"before": runs[0], "after": runs[1]})
-        if found.rows:
-            return from_result(found)
-        same = row(f"no difference: {found.nothing}", *(evidence.run(each.partition("#")[0]) for each in runs))
-        return from_rows([same], "")
+        several = len(runs) > _TWO
+        rows = [each for other in runs[1:_MAX_COMPARED] for each in self._differences(runs[0], other, told=several)]
+        names = list(dict.fromkeys(each.partition("#")[0] for each in runs))
+        return from_rows([*(run_row(self._from.store.runs.get(each)) for each in names), *rows], "")
+
+    def _differences(self, first: str, other: str, *, told: bool) -> list[Row]:
+        """`told`: each row names the pair."""
+        found = self._from.toolbox.call("config_diff", {"before": first, "after": other})
+        refs = [evidence.run(each.partition("#")[0]) for each in (first, other)]
+        rows = list(found.rows) or [row(f"no difference: {found.nothing}", *refs)]
+        return [row(f"{first} -> {other}: {each.text}", *each.evidence) for each in rows] if told else rows
 
     def when(self, asked: Asked, context: ChatContext) -> Answer:
         """Of an anomaly, or of an entry of the timeline."""

@@ -1,8 +1,9 @@
 """Orders that a person gives a running loop in chat: recognised by form, in the person's own words only.
 
 `test suspect 2 first`, `exclude suspect optim.router.lr`, `take back suspect 2`, `stop`, `go on`; and to memory,
-`remember eval/seeds: five seeds`, `forget eval/seeds: no evaluation any more`. What a model writes
-and what stands in stored text never comes this way, so neither can steer a loop.
+`remember eval/seeds: five seeds`, `forget eval/seeds: no evaluation any more`, and `confirm eval/seeds`, which makes an
+agent's note the person's own entry. What a model writes and what stands in stored text never comes this way, so neither
+can steer a loop or say what people hold to be true.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from agents.chat.answer import Answer, Card, CardKind, from_rows, unknown
 from agents.chat.places import ChatContext
 from agents.guidance import Word
 from agents.tools.matching import best
-from agents.tools.memory import memory_row
+from agents.tools.memory import NOTES, RESERVED, memory_row
 from agents.tools.protocol import row
 from context_store import Store
 from context_store.records import Investigation, Suspect
@@ -34,6 +35,7 @@ _COMPILED = tuple(
 _MEMORY = re.compile(
     r"\s*(?P<what>remember|forget) (?P<key>[a-z0-9][a-z0-9_./-]{0,80}):\s*(?P<text>\S.*)", re.IGNORECASE | re.DOTALL
 )
+_CONFIRM = re.compile(r"\s*confirm (?P<key>[a-z0-9][a-z0-9_./-]{0,80})\s*[.!]*\s*", re.IGNORECASE)
 _SAID = {
     Word.FIRST: "{title} is examined first from the next step on",
     Word.EXCLUDE: "{title} is examined after all others from the next step on; re-runs still decide",
@@ -53,7 +55,7 @@ class Instructions:
 
     def obey(self, text: str, context: ChatContext) -> Answer | None:
         """What becomes of the order; None when `text` is none. Raises NotFound for a context that is not there."""
-        if (kept := self._remembered(text, context)) is not None:
+        if (kept := self._remembered(text, context) or self._confirmed(text)) is not None:
             return kept
         word, about = recognise(text)
         if word is None:
@@ -83,12 +85,28 @@ class Instructions:
         if match["what"].lower() == "forget":
             kept = memory.retire(key, said, author=self._actor, at=self._clock())
             return from_rows([row(f"nothing holds under '{key}' any more: {said}", *memory_row(kept).evidence)], "")
+        if key.startswith(RESERVED):
+            return unknown(f"keys that begin with '{key.partition('/')[0]}/' are kept for agents: choose another")
         refs = [evidence.case(context.investigation_id)] if context.investigation_id else []
         refs += [evidence.run(context.run_id)] if context.run_id else []
         if not refs:
             return unknown("say it in the thread of a case or a run: what is remembered names what it rests on")
         kind = MemoryKind.CONVENTION
         kept = memory.remember(key, said, kind=kind, evidence=refs, author=self._actor, at=self._clock())
+        return from_rows([memory_row(kept)], "")
+
+    def _confirmed(self, text: str) -> Answer | None:
+        """`confirm KEY`: an agent's note becomes an entry of the person, which supersedes what they kept there."""
+        match = _CONFIRM.fullmatch(text)
+        if match is None:
+            return None
+        memory, key, at = self._store.memory, match["key"], self._clock()
+        note = memory.holds(NOTES + key)
+        if note is None:
+            return unknown(f"no agent has noted anything under '{key}'")
+        refs = (evidence.numbered("memory", note.id), *note.evidence)
+        kept = memory.remember(key, note.text, kind=note.kind, evidence=refs, author=self._actor, at=at)
+        memory.retire(NOTES + key, f"confirmed by {self._actor}", author=self._actor, at=at)
         return from_rows([memory_row(kept)], "")
 
     def _case(self, context: ChatContext) -> Investigation | None:

@@ -1,48 +1,38 @@
-"""The kind of a question by meaning: nearest prototypes vote. For questions that no form recognises."""
+"""How near a question is in meaning to each kind of questions, by prototypes of the kinds."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.chat.forms import Kind
 from agents.chat.prototypes import PROTOTYPES
 from agents.chat.questions import named
 from context_store.embedding import Embedder, Vectors
 
-_NEIGHBOURS = 6
-_LEAST = 0.3  # cosine of the nearest prototype; what is farther from all is no question of any kind
-_MARGIN = 0.5  # of the best kind's vote: a kind with less is not worth a try
-_MAX_KINDS = 2
+_NEAREST = 2  # prototypes of a kind that count
 
 
 class Meaning:
-    """Votes of the prototypes, embedded as the store embeds."""
+    """The prototypes, embedded as the store embeds."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    def kinds(self, text: str, known_runs: Collection[str]) -> list[Kind]:
-        """The likeliest kinds, at most two, best first; none for a question that is like no prototype, or most like
-        those that nothing stored can answer.
-        """
+    def closeness(self, text: str, known_runs: Collection[str]) -> Mapping[Kind, float]:
+        """Of every kind that has prototypes: mean cosine of its nearest."""
+        cosines = self._cosines(text, known_runs)
+        own = {kind: np.sort(cosines[[i for i, each in enumerate(_KINDS) if each is kind]]) for kind in PROTOTYPES}
+        return {kind: float(values[-_NEAREST:].mean()) for kind, values in own.items()}
+
+    def _cosines(self, text: str, known_runs: Collection[str]) -> NDArray[np.float32]:
+        """To each prototype: of the question, and of its form without what it is about."""
         asked = self._embedder.embed([text, _without_topic(text, known_runs)])
-        cosines = (_prototypes(self._embedder) @ asked.T).mean(axis=1)
-        nearest = np.argsort(-cosines, kind="stable")[:_NEIGHBOURS]
-        if cosines[nearest[0]] < _LEAST:
-            return []
-        votes: dict[Kind, float] = {}
-        for each in nearest:
-            kind = _KINDS[each]
-            votes[kind] = votes.get(kind, 0.0) + float(cosines[each]) ** 2
-        most = max(votes.values())
-        if votes.pop(Kind.OTHER, 0.0) == most:
-            return []
-        likely = [kind for kind, vote in votes.items() if vote >= _MARGIN * most]
-        return sorted(likely, key=lambda kind: -votes[kind])[:_MAX_KINDS]
+        return np.asarray((_prototypes(self._embedder) @ asked.T).mean(axis=1), np.float32)
 
 
 def _prototypes(embedder: Embedder) -> Vectors:

@@ -25,7 +25,7 @@ _AGAINST_OTHERS = 3.0  # and so many times the typical place
 _MAX_SERIES = 8
 _LEAST = r"\b(lowest|minim\w+|smallest|best)\b"
 _MOST = r"\b(highest|maxim\w+|largest|peak|worst)\b"
-_BOTH_SIDES = r"\bbefore and after\b"
+_BOTH_SIDES = r"\bbefore and (?:\w+ ){0,2}after\b"
 
 
 class Measured:
@@ -47,6 +47,11 @@ class Measured:
             return unknown(f"nothing of that name was measured or configured in run {', '.join(runs)}")
         statements = tuple(each for answer in answers for each in answer.statements)
         return Answer(statements=statements, cards=tuple(card for answer in answers for card in answer.cards))
+
+    def named(self, asked: Asked, run_id: str) -> tuple[Row, ...]:
+        """Points of the series whose name the question holds, whatever else it speaks of."""
+        found = [self._points(asked, run_id, name) for name in self._from.places.names(asked, run_id)[:1]]
+        return found[0] if found else ()
 
     def _of_run(self, asked: Asked, run_id: str) -> Answer:
         names = self._from.places.names(asked, run_id)[:_MAX_SERIES]

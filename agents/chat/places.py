@@ -139,23 +139,9 @@ class Places:
         there = set(words(text))
         for phrase in (asked.focus, also):
             focus = set(words(phrase)) - _GENERAL - _OF_VALUES - _NO_FOCUS
-            if focus and len(focus & there) <= _LEAST_OF_FOCUS * len(focus):
+            if focus and len(focus & there) < _LEAST_OF_FOCUS * len(focus):
                 return True
         return False
-
-    def is_told(self, asked: Asked, said: str) -> bool:
-        """True when `said` speaks of enough of what the question names for it to be about the same thing."""
-        there = set(words(f"{said} {meanings(said)}"))
-        telling = _telling(asked)
-        if set(words(asked.rest)) & _QUALIFIERS - there or self.is_elsewhere(asked, said, asked.subject):
-            return False
-        whole = asked.kind is Kind.PROOF or (asked.kind is Kind.CHANGED and bool(asked.steps))
-        slack = 1 if whole else 0  # what is asked of the whole case, or of a step, names no thing
-        return len(telling - there) <= max(slack, _MOST_UNTOLD * len(telling))
-
-    def shares_a_rare_word(self, asked: Asked, text: str) -> bool:
-        """True when a word of the question that names a thing stands in `text`."""
-        return bool(_telling(asked) & set(words(text)))
 
     def statistic(self, asked: Asked, run_id: str) -> str:
         """The statistic of the run that the question names, most specific first; "" for none.
@@ -213,9 +199,19 @@ class Places:
         return runs.pop() if len(runs) == 1 else None
 
 
-def _telling(asked: Asked) -> set[str]:
+def telling(asked: Asked) -> set[str]:
     """Words of a question that name a thing: not those by which people ask, nor adverbs."""
     return set(words(_ADVERB.sub(" ", asked.rest))) - _GENERAL - _OF_VALUES - _SPOKEN
+
+
+def general() -> frozenset[str]:
+    """Words that name no thing."""
+    return _GENERAL | _OF_VALUES
+
+
+def lacks_quality(asked: Asked, there: set[str]) -> bool:
+    """True when the question qualifies a quantity (validation, perplexity ...) in a way that is not among `there`."""
+    return bool((set(words(asked.rest)) & _QUALIFIERS) - there)
 
 
 def foreign_names(question: str, text: str) -> list[str]:

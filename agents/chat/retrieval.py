@@ -1,7 +1,7 @@
 """Chat without a model: recognises the question, asks the same tools a model would, and cites what they cite.
 
-A question is told by its form (forms). Where no form fits, or the store knows nothing of that kind, by its meaning
-(meaning, prototypes); then what is stored that is nearest is shown (nearest).
+A question is told by its form (forms). What names runs, steps, series or commits is read by rules; what was found out
+is answered with the passages that weigh most (passages, weighing), and what the rules found stands beside them.
 
 It never guesses: what no row of the store says is answered with what is missing.
 
@@ -14,50 +14,69 @@ standing    runs, decisions, the wish to look into something
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agents.chat.answer import Answer, unknown
+from agents.chat.answer import RULES, Answer, Card, Statement, statements_of, unknown
+from agents.chat.following import in_full, with_steps
 from agents.chat.forms import Kind
 from agents.chat.found_out import FoundOut
+from agents.chat.gaps import missing
 from agents.chat.happened import Happened
 from agents.chat.meaning import Meaning
 from agents.chat.measured import Measured
-from agents.chat.nearest import Nearest
-from agents.chat.places import ChatContext, Places
+from agents.chat.passages import Passage, Passages
+from agents.chat.places import ChatContext, Places, is_at, plots, telling
 from agents.chat.questions import Asked, recognise
-from agents.chat.sources import Method, Sources
+from agents.chat.sources import Method, Sources, case_card, proposal_cards
 from agents.chat.standing import Standing
+from agents.chat.threads import Exchange, Threads
+from agents.chat.weighing import Weighed, Weighing
 from agents.llm.errors import ModelRefused, ModelUnavailable
+from agents.skills import SkillBook, skills_for
 from agents.tools import Toolbox
 from context_store import Store
+from contracts.enums import ProposalState
 
-_THEN: Mapping[Kind, tuple[Kind, ...]] = {
-    Kind.TREND: (Kind.DEPARTS, Kind.FIX, Kind.OTHER),
-    Kind.DEPARTS: (Kind.VALUE,),
-    Kind.STATUS: (Kind.OTHER,),
-    Kind.TRIED: (Kind.WHY_NOT,),
-    Kind.WHY_NOT: (Kind.WHY,),
-    Kind.SIMILAR: (Kind.WHY,),
-}  # what else a question may have been, when the store knows nothing of that kind
-
-
-_EXACT = frozenset({Kind.INVESTIGATE, Kind.COMMIT, Kind.COMPARE, Kind.DECISIONS})  # what they name is there or not
-_OF_EVERYTHING = frozenset({Kind.STATUS, Kind.RUNS})  # they say something of any question
+_EXACT = frozenset({Kind.INVESTIGATE, Kind.COMMIT, Kind.HISTORY})  # what they name is there or not
+_BY_RULES = frozenset(
+    {
+        Kind.VALUE,
+        Kind.TREND,
+        Kind.DEPARTS,
+        Kind.CHANGED,
+        Kind.WHEN,
+        Kind.HISTORY,
+        Kind.RUNS,
+        Kind.STATUS,
+        Kind.COMPARE,
+        Kind.SYMPTOM,
+        Kind.PROOF,
+    }
+)  # with names and numbers, which rules read better than nearness does
+_OF_ANOMALIES = frozenset({Kind.WHEN, Kind.WHY, Kind.TREND, Kind.DEPARTS, Kind.CHANGED})
+_MEASURED = frozenset({Kind.VALUE})  # nothing stands for a quantity that was not measured
 _NUM_STEPS = re.compile(r"\b(\d[\d,]*) (?:\w+ )?steps\b", re.IGNORECASE)
-_MEASURED = frozenset({Kind.VALUE, Kind.TREND})  # nothing stands for a quantity that was not measured
+_MAX_READ = 15
+_SURE, _SURE_WITH_RULES = 0.5, 0.25  # so sure that passages answer alone, and where rules found something too
+_RULES_FIRST = 0.7  # what a passage gains that the rules put first
+_MAX_SHOWN, _MAX_BESIDE, _MAX_MEASURED = 6, 8, 2
 
 
 class Retrieval:
-    def __init__(self, store: Store, toolbox: Toolbox) -> None:
+    def __init__(self, store: Store, toolbox: Toolbox, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._places = Places(store)
-        sources = Sources(store=store, toolbox=toolbox, places=self._places)
+        skills = SkillBook(store, toolbox, skills_for(toolbox), actor=RULES, clock=clock)
+        sources = Sources(store=store, toolbox=toolbox, skills=skills, places=self._places)
         measured, happened = Measured(sources), Happened(sources)
+        self._measured = measured
         standing = Standing(sources, happened)
         found_out = FoundOut(sources, measured, happened)
-        self._meaning = Meaning(store.embedder)
-        self._nearest = Nearest(sources)
+        self._found_out = found_out
+        self._passages = Passages(sources)
+        self._weighing = Weighing(store.embedder, Meaning(store.embedder))
         self._methods: dict[Kind, Method] = {
             Kind.INVESTIGATE: standing.investigate,
             Kind.COMMIT: happened.commit,
@@ -90,44 +109,114 @@ class Retrieval:
 
     def _answer(self, question: str, context: ChatContext) -> Answer:
         known_runs = self._places.run_ids()
+        question, context = in_full(question, context, self._before(context), known_runs)
         asked = recognise(question, known_runs)
         if asked.strangers:
             return unknown(f"there is no run '{asked.strangers[0]}'")
-        answer = self._methods[asked.kind](asked, context)
-        for other in _THEN.get(asked.kind, ()) if not answer.known else ():
-            found = self._methods[other](asked, context)
-            said = " ".join(each.text for each in found.statements)
-            if found.known and not self._places.is_foreign(asked, said, asked.subject):
-                return found
-        if answer.known or asked.kind in _EXACT:
-            return answer
-        return self._by_meaning(asked, context, self._meaning.kinds(question, known_runs)) or answer
+        run_id = None if asked.steps else self._places.run(asked, context)
+        spelled, gap = with_steps(question, run_id, self._store)
+        if gap:
+            return unknown(gap)
+        return self._of(recognise(spelled, known_runs), context, known_runs)
 
-    def _by_meaning(self, asked: Asked, context: ChatContext, kinds: Sequence[Kind]) -> Answer | None:
-        """The likeliest kinds in turn, about the leading case where the question names none; then what is nearest.
+    def _before(self, context: ChatContext) -> tuple[Exchange, ...]:
+        return Threads(self._store).exchanges(context.thread_id) if context.thread_id else ()
 
-        None when the question is like none that can be answered, or nothing stored speaks of what it names.
-        """
-        if not kinds or self._is_out_of_range(asked, context):
-            return None
-        meant = replace(asked, leading=True)
-        formed = [asked.kind] if asked.kind is not Kind.OTHER else []
-        for kind in dict.fromkeys([*formed, *kinds]):
-            if kind in _OF_EVERYTHING and not self._places.is_general(asked):
-                continue
-            if kind in _MEASURED and kind not in formed and formed:
-                continue
-            as_kind = replace(meant, kind=kind)
-            found = self._methods[kind](as_kind, context)
-            if found.known and self._places.is_told(as_kind, self._nearest.around(meant, context, found)):
-                return found
-        return self._nearest.answer(meant, context) if not _MEASURED & {asked.kind, kinds[0]} else None
+    def _of(self, asked: Asked, context: ChatContext, known_runs: Sequence[str]) -> Answer:
+        if (several := self._found_out.of_a_cause(asked)).known and not (asked.runs or context.run_id):
+            return several
+        by_rules = self._methods[asked.kind](asked, context)
+        if asked.kind in _EXACT or self._is_out_of_range(asked, context):
+            return by_rules
+        if not by_rules.known and self._names_what_is_well(asked, context):
+            return by_rules
+        weighed = self._weighed(asked, context, known_runs)
+        also = self._measured_too(asked, context)
+        if asked.kind in _BY_RULES and by_rules.known and self._has_steps(asked, context):
+            return _with_more(by_rules, also, weighed)
+        if asked.kind in _MEASURED and not by_rules.known and self._has_steps(asked, context):
+            return by_rules
+        if weighed is None or self._does_not_tell(asked, weighed, by_rules):
+            return by_rules
+        return self._told(weighed, by_rules, also)
+
+    def _weighed(self, asked: Asked, context: ChatContext, known_runs: Sequence[str]) -> Weighed | None:
+        """What passages of the cases that may be meant say; None where there is no case."""
+        case_id = "" if asked.runs else context.investigation_id
+        run_id = asked.runs[0].partition("#")[0] if asked.runs else context.run_id or None
+        one = [self._store.knowledge.investigation(case_id)] if case_id else []
+        cases = one or self._passages.near(asked.text, run_id)
+        passages = self._passages.of(cases)
+        return self._weighing.weigh(asked, passages, known_runs) if passages else None
+
+    def _does_not_tell(self, asked: Asked, weighed: Weighed, by_rules: Answer) -> str:
+        """Why the passages are no answer; "" when they are."""
+        least = _SURE_WITH_RULES if by_rules.known else _SURE
+        if not self._places.is_general(asked) and weighed.sure < least:
+            return "nothing stored is near this question"
+        return missing(asked, weighed.told, weighed.rest_means, self._places)
+
+    def _told(self, weighed: Weighed, by_rules: Answer, measured: tuple[Statement, ...]) -> Answer:
+        """The best passages and what stands beside them, best first."""
+        leading = by_rules.statements[:1]
+        gains = {each.evidence[:1]: _RULES_FIRST for each in leading}
+        scored = [
+            (score + gains.get(each.row.evidence[:1], 0.0), each)
+            for score, each in zip(weighed.scores, weighed.passages, strict=True)
+        ]
+        best = [each for _, each in sorted(scored, key=lambda pair: -pair[0])[:_MAX_SHOWN]]
+        first = statements_of(each.row for each in best)
+        known = {each.evidence[:1] for each in (*measured, *first)}
+        more = [each for each in by_rules.statements if each.evidence[:1] not in known]
+        ahead = by_rules.known or not measured
+        shown = (*first, *measured, *more) if ahead else (*measured, *first, *more)
+        shown = shown[: _MAX_SHOWN + _MAX_BESIDE // 2]
+        return Answer(statements=shown, cards=self._cards(best, by_rules))
+
+    def _cards(self, best: Sequence[Passage], by_rules: Answer) -> tuple[Card, ...]:
+        knowledge = self._store.knowledge
+        case = knowledge.investigation(best[0].case_id)
+        found = plots(self._store, knowledge.anomalies(investigation_id=case.id))
+        proposals = self._store.proposals.list(state=ProposalState.OPEN, investigation_id=case.id)
+        cards = (case_card(case), *found, *proposal_cards(proposals), *by_rules.cards)
+        return tuple({str(card.evidence): card for card in cards}.values())
+
+    def _measured_too(self, asked: Asked, context: ChatContext) -> tuple[Statement, ...]:
+        """What was measured under a name that the question holds, whatever its form."""
+        run_id = self._places.run(asked, context)
+        if run_id is None or asked.kind in _MEASURED or not self._store.runs.get(run_id).last_step:
+            return ()
+        return statements_of(self._measured.named(asked, run_id))[:_MAX_MEASURED]
+
+    def _names_what_is_well(self, asked: Asked, context: ChatContext) -> bool:
+        """True when it asks for what went wrong with a quantity in which nothing was found, or compares nothing."""
+        if asked.kind is Kind.COMPARE:
+            return not telling(asked)
+        run_id = self._places.run(asked, context)
+        if asked.kind not in _OF_ANOMALIES or run_id is None or not self._places.statistic(asked, run_id):
+            return False
+        return not self._places.anomalies(asked, run_id)
+
+    def _has_steps(self, asked: Asked, context: ChatContext) -> bool:
+        run_id = self._places.run(asked, context)
+        return run_id is not None and self._store.runs.get(run_id).last_step > 0
 
     def _is_out_of_range(self, asked: Asked, context: ChatContext) -> bool:
-        """True when the question names a place, or a step that the run never reached: nothing near stands for those."""
+        """True when the question names a step or place that the run does not have: nothing near stands for those."""
         run_id = self._places.run(asked, context)
-        if asked.layers or asked.experts or run_id is None:
-            return bool(asked.layers or asked.experts)
+        if run_id is None:
+            return False
         steps = [*asked.steps, *(int(n.replace(",", "")) for n in _NUM_STEPS.findall(asked.text))]
         last = self._store.runs.get(run_id).last_step
+        if last and (asked.layers or asked.experts):
+            return not any(is_at(name, asked) for name in self._store.series.names(run_id))
         return bool(steps) and 0 < last < max(steps)
+
+
+def _with_more(by_rules: Answer, measured: tuple[Statement, ...], weighed: Weighed | None) -> Answer:
+    """What rules read, what was measured under a name in the question, and the passages that are nearest to it."""
+    read = by_rules.statements[:_MAX_READ]
+    near = statements_of(each.row for each in weighed.passages[: _MAX_SHOWN // 2]) if weighed else ()
+    beside = (*measured, *near)
+    said = {each.evidence[:1] for each in read}
+    return replace(by_rules, statements=(*read, *(each for each in beside if each.evidence[:1] not in said)))

@@ -9,6 +9,7 @@ from agents import evidence
 from agents.chat.answer import Answer, Card, CardKind
 from agents.chat.places import ChatContext, Places
 from agents.chat.questions import Asked
+from agents.skills import SkillBook
 from agents.tools import Row, Toolbox
 from context_store import Store
 from context_store.records import Investigation, Proposal
@@ -19,14 +20,19 @@ Method = Callable[[Asked, ChatContext], Answer]
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """The store, the tools over it, and what names in a question mean."""
+    """The store, the tools over it and the skills made of them, and what names in a question mean."""
 
     store: Store
     toolbox: Toolbox
+    skills: SkillBook
     places: Places
 
     def rows(self, tool: str, **arguments: object) -> tuple[Row, ...]:
         return self.toolbox.call(tool, arguments).rows
+
+    def found_by(self, skill: str, **inputs: object) -> tuple[Row, ...]:
+        """Raises ConditionFailed, UserInputError for a skill whose tools are not here."""
+        return tuple(fact.row for fact in self.skills.run(skill, inputs).facts)
 
     def ends(self, run_id: str, asked: Asked) -> str:
         """What to say of a step that the run never reached; "" otherwise."""

@@ -8,8 +8,8 @@ from agents.chat.happened import Happened
 from agents.chat.places import ChatContext
 from agents.chat.questions import Asked
 from agents.chat.sources import Sources, proposal_cards
-from agents.tools import Row
-from agents.tools.knowledge import case_row, proposal_row
+from agents.skills import ConditionFailed
+from agents.tools.knowledge import case_row, proposal_row, run_row
 from agents.tools.matching import best, words
 from agents.tools.protocol import row
 from context_store.records import Proposal
@@ -28,7 +28,7 @@ class Standing:
     def status(self, asked: Asked, context: ChatContext) -> Answer:
         """Of the run meant, else of everything."""
         named = asked.runs[0].partition("#")[0] if asked.runs else context.run_id or None
-        runs = self._from.rows("runs") if named is None else [self._run_row(named)]
+        runs = self._from.rows("runs") if named is None else [run_row(self._from.store.runs.get(named))]
         cases = self._from.store.knowledge.investigations(run_id=named)
         going = [each for each in cases if named or each.state is not InvestigationState.CLOSED]
         waiting = [
@@ -74,9 +74,7 @@ class Standing:
         run_id = self._from.places.run(asked, context)
         if run_id is None:
             return unknown("say which run to look into")
-        return from_result(self._from.toolbox.call("start_investigation", {"run_id": run_id}))
-
-    def _run_row(self, run_id: str) -> Row:
-        run = self._from.store.runs.get(run_id)
-        why = f": {run.message}" if run.message else ""
-        return row(f"run {run.id} is {run.state} at step {run.last_step}{why}", evidence.run(run.id))
+        try:
+            return from_rows(self._from.found_by("look_into_run", run_id=run_id), "")
+        except ConditionFailed as error:
+            return unknown(error.message)

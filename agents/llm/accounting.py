@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Protocol
@@ -47,6 +48,24 @@ class StoreBudget:
     def settle(self, key: str, amount: Amount) -> None:
         wall_s = amount.wall_s if self._timed else 0.0
         self._budgets.settle(key, tokens=amount.tokens, usd=amount.usd, wall_s=wall_s)
+
+
+class DailyBudget:
+    """A budget of the store for each day (UTC), opened when it is first spent from."""
+
+    def __init__(self, store: Store, name: str, limit: Amount, clock: Callable[[], float]) -> None:
+        self._budgets = store.budgets
+        self._name = name
+        self._limit = limit
+        self._clock = clock
+
+    def reserve(self, key: str, amount: Amount) -> None:
+        budget_id = f"{self._name}:{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}"
+        self._budgets.open(budget_id, self._limit)
+        self._budgets.reserve(budget_id, key, amount)
+
+    def settle(self, key: str, amount: Amount) -> None:
+        self._budgets.settle(key, tokens=amount.tokens, usd=amount.usd, wall_s=amount.wall_s)
 
 
 class LocalBudget:

@@ -7,8 +7,10 @@ back, and relief (RM2-7.8) may stand for the oldest part. Both are declared, so 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from agents.llm.messages import Message, Speaker, dump, load, user
 from contracts.errors import LogFormatError
@@ -43,6 +45,26 @@ class ContextPlan:
     def limit_tokens(self) -> int:
         return int(self.max_tokens * self.fill)
 
+    def tighter(self, tokens: int) -> ContextPlan:
+        """For a view of so many tokens that a model could not take: half of it may be shown, and nobody is asked."""
+        return replace(self, max_tokens=tokens // 2, fill=1.0, relief=Relief.DROP, keep_last=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastCall:
+    """What the newest call was and cost, by which the next one shows whether its thinking came back (`loss`).
+
+    `shown_hash`: of the `num_shown` messages that were sent and the answer. Tokens as the provider counted them, None
+    where it does not say; those of thinking are estimated then.
+    """
+
+    model: str
+    num_shown: int
+    shown_hash: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    thinking_tokens: int
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
@@ -51,6 +73,7 @@ class Conversation:
     messages: tuple[Message, ...] = ()
     summary: str = ""
     num_covered: int = 0
+    last_call: LastCall | None = None
 
     def plus(self, *messages: Message) -> Conversation:
         return replace(self, messages=(*self.messages, *messages))
@@ -82,9 +105,13 @@ class Conversation:
         """Raises LogFormatError."""
         try:
             fields = json.loads(text)
-            return cls(**{**fields, "messages": load(fields["messages"])})
+            return cls(**{**fields, "messages": load(fields["messages"]), "last_call": _last_call(fields)})
         except (ValueError, TypeError, KeyError) as error:
             raise LogFormatError(f"not a stored conversation: {error}", remedy="begin a new conversation") from error
+
+
+def _last_call(fields: Mapping[str, Any]) -> LastCall | None:
+    return LastCall(**known) if (known := fields.get("last_call")) else None
 
 
 def _thinking(messages: tuple[Message, ...], mode: ThinkingMode) -> tuple[Message, ...]:

@@ -7,15 +7,15 @@ What a reader should know (waits, fallbacks, lost thinking, shortened context) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
 from agents.llm.accounting import Account, Budget, counted, estimated_tokens, money, upper_estimate
-from agents.llm.conversation import ContextPlan, Conversation, ThinkingMode
-from agents.llm.errors import AnswerStopped, ModelBusy, ModelConfused, ModelUnavailable
-from agents.llm.loss import ThinkingWatch, carried
+from agents.llm.conversation import ContextPlan, Conversation, Relief, ThinkingMode
+from agents.llm.errors import AnswerStopped, ContextTooLong, ModelBusy, ModelConfused, ModelUnavailable
+from agents.llm.loss import after, carried, lost
 from agents.llm.messages import Message, ToolCall, json_object, tool_result
 from agents.llm.protocol import Delta, DeltaKind, Model, ModelRequest, OnDelta, Reply, ToolSpec, ignore
 from agents.llm.relief import relieve
@@ -25,12 +25,14 @@ from context_store.records import Amount
 @dataclass(frozen=True, kw_only=True)
 class DoorConfig:
     """`attempts` a model, with waits of `first_wait_s`, doubled each time, or what the provider asks for, up to
-    `max_wait_s`. `malformed_attempts`: answers with wrong tool calls in a row before the door gives up."""
+    `max_wait_s`. `malformed_attempts`: answers with wrong tool calls in a row before the door gives up;
+    `context_attempts`: how often a conversation that a model calls too long is shortened to half."""
 
     attempts: int = 4
     first_wait_s: float = 0.5
     max_wait_s: float = 30.0
     malformed_attempts: int = 3
+    context_attempts: int = 2
     max_tokens: int = 4096
     timeout_s: float = 120.0
     thinking: ThinkingMode = ThinkingMode.INTERLEAVED
@@ -56,7 +58,6 @@ class Door:
         self._budget = budget
         self._outside = outside
         self._config = config or DoorConfig()
-        self._watch = ThinkingWatch()
         self.account = Account()
         self.notes: list[str] = []
 
@@ -69,14 +70,12 @@ class Door:
     ) -> Conversation:
         """The conversation with the model's answer, whose tool calls are sound, as its last message.
 
-        Raises BudgetExceeded, ModelConfused after too many wrong tool calls, and what the last model raised when none
-        answered.
+        Raises BudgetExceeded, ContextTooLong, ModelConfused after too many wrong tool calls, and what the last model
+        raised when none answered.
         """
         config = self._config
         for _ in range(config.malformed_attempts):
-            conversation = self._make_room(conversation)
-            reply = self._call(conversation.view(config.thinking), tuple(tools), on_delta)
-            conversation = conversation.plus(reply.message)
+            conversation, reply = self._answered(conversation, tuple(tools), on_delta)
             wrong = {call.id: why for call in reply.message.tool_calls if (why := what_is_wrong(call, tools))}
             if not wrong:
                 return conversation
@@ -91,23 +90,45 @@ class Door:
             remedy="ask again in other words, or set a model that can call tools",
         )
 
-    def _make_room(self, conversation: Conversation) -> Conversation:
-        config = self._config
-        relieved = relieve(
-            conversation, config.context, config.thinking, lambda m: estimated_tokens(tuple(m)), self._sum_up
-        )
+    def _answered(
+        self, conversation: Conversation, tools: tuple[ToolSpec, ...], on_delta: OnDelta
+    ) -> tuple[Conversation, Reply]:
+        """One more answer. A model that says that the conversation is too long is shown less of it, so many times."""
+        mode, plan = self._config.thinking, self._config.context
+        conversation = self._make_room(conversation, plan)
+        for left in range(self._config.context_attempts, -1, -1):
+            view = conversation.view(mode)
+            try:
+                request, reply = self._call(view, tools, on_delta)
+            except ContextTooLong:
+                shorter = self._make_room(conversation, plan.tighter(_count(view)))
+                if not left or shorter is conversation:
+                    raise
+                conversation = shorter
+                continue
+            self._say(lost(conversation.last_call, request, reply))
+            return replace(conversation.plus(reply.message), last_call=after(request, reply)), reply
+        raise AssertionError("the last attempt answers or raises")
+
+    def _make_room(self, conversation: Conversation, plan: ContextPlan) -> Conversation:
+        mode = self._config.thinking
+        try:
+            relieved = relieve(conversation, plan, mode, _count, self._sum_up)
+        except ContextTooLong:  # also what was to be summed up does not fit
+            plan = replace(plan, relief=Relief.DROP)
+            relieved = relieve(conversation, plan, mode, _count, self._sum_up)
         if relieved is not conversation:
             gone = relieved.num_covered - conversation.num_covered
-            self.notes.append(f"context relief ({config.context.relief}): {gone} messages are shown shortened")
+            self.notes.append(f"context relief ({plan.relief}): {gone} messages are shown shortened")
         return relieved
 
     def _sum_up(self, messages: tuple[Message, ...]) -> str:
-        return self._call(messages, (), ignore, watched=False).message.text
+        return self._call(messages, (), ignore)[1].message.text
 
     def _call(
-        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], on_delta: OnDelta, *, watched: bool = True
-    ) -> Reply:
-        """The first model that answers."""
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], on_delta: OnDelta
+    ) -> tuple[ModelRequest, Reply]:
+        """The first model that answers, and what it was asked."""
         for number, model in enumerate(self._models, start=1):
             shown, said = carried(messages, model.carries, model.name)
             self._say(said)
@@ -122,9 +143,7 @@ class Door:
                 on_delta(Delta(kind=DeltaKind.RESTART, text=""))
                 self._say(f"{error.message}; asking {self._models[number].name} instead")
                 continue
-            if watched:
-                self._say(self._watch.check(request, reply))
-            return reply
+            return request, reply
         raise AssertionError("a door has at least one model")
 
     def _persist(self, model: Model, request: ModelRequest, on_delta: OnDelta) -> Reply:
@@ -168,6 +187,10 @@ class Door:
     def _say(self, note: str) -> None:
         if note and note not in self.notes:
             self.notes.append(note)
+
+
+def _count(messages: Iterable[Message]) -> int:
+    return estimated_tokens(tuple(messages))
 
 
 def what_is_wrong(call: ToolCall, tools: Sequence[ToolSpec]) -> str:

@@ -22,6 +22,7 @@ from agents.llm.messages import ThinkingStyle, to_wire
 from agents.llm.protocol import ModelRequest, OnDelta, Price, Reply, ToolSpec, ignore
 
 _SIGNED = ("anthropic", "bedrock", "vertex_ai")  # providers whose thinking comes in signed blocks
+_INTERLEAVED = {"anthropic-beta": "interleaved-thinking-2025-05-14"}  # thinking between tool calls, not only before
 _NO_KEY = "none"  # a server of one's own asks for no key, but the client insists on one
 
 
@@ -102,6 +103,7 @@ class LiteLLMModel:
             arguments |= {"api_key": _NO_KEY} if not _has_key(config.name) else {}
         if self._is_signed and config.thinking_tokens:
             arguments["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_tokens}
+            arguments |= {"extra_headers": _INTERLEAVED} if config.name.startswith("anthropic/") else {}
         return arguments
 
 

@@ -2,15 +2,18 @@
 
 Two ways are seen. The adapter cannot carry a style of thinking, for instance after a fallback to another provider: then
 it is left out on purpose. Or the provider takes it and drops it: the prompt of the next call then counts fewer tokens
-than the last prompt and the last answer together. A provider that reports no usage cannot be watched that way.
+than the last prompt and the last answer together. The last call is kept in the conversation, so a new turn of a thread
+is compared with the one before it, whatever process asked that. A provider that reports no usage cannot be watched so.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from agents.llm.messages import Message, ThinkingStyle
+from agents.llm.conversation import LastCall
+from agents.llm.messages import Message, ThinkingStyle, dump
 from agents.llm.protocol import ModelRequest, Reply
 
 _CHARACTERS_A_TOKEN = 4
@@ -30,35 +33,39 @@ def carried(
     return tuple(out), said if lost else ""
 
 
-@dataclass
-class ThinkingWatch:
-    """Compares each call with the one before it. Use one per conversation."""
-
-    _last: tuple[ModelRequest, Reply] | None = None
-
-    def check(self, request: ModelRequest, reply: Reply) -> str:
-        """What is to be said after this call; "" when no thinking was lost or nobody can tell."""
-        last, self._last = self._last, (request, reply)
-        if last is None or last[1].message.model != reply.message.model or not self._goes_on(last, request):
-            return ""
-        thinking = _thinking_tokens(last[1])
-        before, answered, now = last[1].usage.prompt_tokens, last[1].usage.completion_tokens, reply.usage.prompt_tokens
-        if thinking < _NOTABLE_TOKENS or before is None or answered is None or now is None:
-            return ""
-        if before + answered - now <= thinking / 2:
-            return ""
-        return (
-            f"{reply.message.model} does not give earlier thinking back to the model: "
-            f"{before} + {answered} tokens of the last turn became a prompt of {now}"
-        )
-
-    @staticmethod
-    def _goes_on(last: tuple[ModelRequest, Reply], request: ModelRequest) -> bool:
-        """Whether `request` is the last one with its answer and more."""
-        known = (*last[0].messages, last[1].message)
-        return len(request.messages) > len(known) - 1 and request.messages[: len(known)] == known
-
-
-def _thinking_tokens(reply: Reply) -> int:
+def after(request: ModelRequest, reply: Reply) -> LastCall:
+    """What the next call of the conversation is compared with."""
     reported = reply.usage.thinking_tokens
-    return reported if reported is not None else reply.message.num_thinking_characters // _CHARACTERS_A_TOKEN
+    return LastCall(
+        model=reply.message.model,
+        num_shown=len(request.messages),
+        shown_hash=_hash((*request.messages, reply.message)),
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        thinking_tokens=reply.message.num_thinking_characters // _CHARACTERS_A_TOKEN if reported is None else reported,
+    )
+
+
+def lost(last: LastCall | None, request: ModelRequest, reply: Reply) -> str:
+    """What is to be said after a call; "" when no thinking of the last one was lost or nobody can tell."""
+    if last is None or last.model != reply.message.model or not _goes_on(last, request):
+        return ""
+    before, answered, now = last.prompt_tokens, last.completion_tokens, reply.usage.prompt_tokens
+    if last.thinking_tokens < _NOTABLE_TOKENS or before is None or answered is None or now is None:
+        return ""
+    if before + answered - now <= last.thinking_tokens / 2:
+        return ""
+    return (
+        f"{reply.message.model} does not give earlier thinking back to the model: "
+        f"{before} + {answered} tokens of the last turn became a prompt of {now}"
+    )
+
+
+def _goes_on(last: LastCall, request: ModelRequest) -> bool:
+    """Whether `request` is the last one with its answer and more."""
+    known = request.messages[: last.num_shown + 1]
+    return len(known) == last.num_shown + 1 and _hash(known) == last.shown_hash
+
+
+def _hash(messages: tuple[Message, ...]) -> str:
+    return hashlib.sha256(dump(messages).encode()).hexdigest()

@@ -34,7 +34,7 @@ class Colleague:
         """A model's order of the suspects, once a case; by rules their order is the stored one already."""
         if suggestions(self._store, case_id) or (door := self._door_of(case_id)) is None:
             return
-        opinion = ask(Hypothesis(self._store), door, case_id)
+        opinion = ask(Hypothesis(self._store, self._clock), door, case_id)
         order = () if opinion.brain == RULES else order_of(opinion, case_id)
         suggest(self._store, case_id, order, opinion=opinion.dump(), actor=_actor(opinion), at=self._clock())
 
@@ -47,7 +47,7 @@ class Colleague:
         known = [each for each in self._store.ledger.list(subject=subject) if each.action == _CRITICISE]
         if known:
             return _section(Opinion.load(known[0].detail["opinion"]))
-        opinion = self._both(Critic(self._store), case_id)
+        opinion = self._both(Critic(self._store, self._clock), case_id)
         refs = tuple(ref for each in opinion.statements for ref in each.evidence)
         detail = {"opinion": opinion.dump()}
         self._store.ledger.append(_actor(opinion), _CRITICISE, subject, detail, refs, self._clock())

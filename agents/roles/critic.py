@@ -4,7 +4,8 @@ it names afresh, and know nothing of how it came about. A model may add objectio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents import evidence
@@ -18,6 +19,7 @@ from contracts.evidence import EvidenceRef
 
 _GONE_BELOW = 0.25  # measure under which the anomaly counts as gone (loops/README.md)
 _NEEDED = (DiagnosticKind.REPLAY, DiagnosticKind.CONTROL)
+_NEEDED_OF_PLACE = (DiagnosticKind.REPLAY, DiagnosticKind.SWAP)  # a machine is told by an exchange
 
 
 class Critic:
@@ -27,11 +29,12 @@ class Critic:
         "they did not rule out, and where verdict and evidence do not fit."
     )
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._clock = clock
 
     def look(self, case_id: str) -> Sequence[Row]:
-        return rows_of_case(self._store, case_id)
+        return rows_of_case(self._store, case_id, self._clock)
 
     def plain(self, case_id: str) -> Sequence[Statement]:
         """Objections, or that there are none and what was looked at."""
@@ -65,7 +68,9 @@ def lacking(store: Store, verdict: VerdictRecord) -> list[str]:
     if verdict.scope is Scope.OBSERVED:
         found.append("nothing was re-run, so it can only be observed")
     kinds = {each.kind for each in _read(store, verdict)}
-    found += [f"no {kind} was run" for kind in _NEEDED if kind not in kinds]
+    is_place = all(key.startswith("place:") for key in verdict.suspect_keys)
+    needed = _NEEDED_OF_PLACE if verdict.suspect_keys and is_place else _NEEDED
+    found += [f"no {kind} was run" for kind in needed if kind not in kinds]
     suspects = {each.key: each for each in store.knowledge.suspects(verdict.investigation_id)}
     strangers = [key for key in verdict.suspect_keys if key not in suspects]
     return found + [f"{key} is no suspect of the case" for key in strangers]

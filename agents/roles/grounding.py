@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import unquote
 
+from agents.skills import SkillBook, skills_for
 from agents.tools import READING, Row, Toolbox
-from agents.tools.memory import memory_row
 from context_store import Store
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef
-
-_MAX_COMMITS, _MAX_HUNKS = 4, 6
 
 
 def exists(store: Store, ref: EvidenceRef) -> bool:
@@ -24,17 +23,14 @@ def exists(store: Store, ref: EvidenceRef) -> bool:
     return True
 
 
-def rows_of_case(store: Store, case_id: str) -> list[Row]:
-    """The case file, its re-runs, what its first suspects changed, what did not hold before, what is remembered."""
-    toolbox = Toolbox(store, READING)
+def rows_of_case(store: Store, case_id: str, clock: Callable[[], float]) -> list[Row]:
+    """The case file, its re-runs, what its first suspects changed, what did not hold before, what is remembered.
+
+    Read by the skill `read_case`, in the name of the roles.
+    """
     case = store.knowledge.investigation(case_id)
     project_id = store.runs.get(case.run_id).project_id
-    rows = [
-        *toolbox.call("case_file", {"investigation_id": case_id}).rows,
-        *toolbox.try_call("diagnostics", {"investigation_id": case_id}).rows,
-    ]
-    commits = [hash_ for each in store.knowledge.suspects(case_id) for hash_ in each.commits][:_MAX_COMMITS]
-    for each in commits:
-        rows += toolbox.try_call("hunks", {"project_id": project_id, "commit": each}).rows[:_MAX_HUNKS]
-    rows += toolbox.try_call("negative_results", {"text": case.title}).rows
-    return [*rows, *(memory_row(each) for each in store.memory.list(project_id))]
+    toolbox = Toolbox(store, READING)
+    book = SkillBook(store, toolbox, skills_for(toolbox), actor="roles", clock=clock)
+    inputs = {"investigation_id": case_id, "project_id": project_id, "title": case.title or case_id}
+    return [fact.row for fact in book.run("read_case", inputs).facts]

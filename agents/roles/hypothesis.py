@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 from agents import evidence
@@ -21,11 +22,12 @@ class Hypothesis:
         "the reason, citing the suspect and what the reason rests on. Leave out suspects you can say nothing about."
     )
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._clock = clock
 
     def look(self, case_id: str) -> Sequence[Row]:
-        return rows_of_case(self._store, case_id)
+        return rows_of_case(self._store, case_id, self._clock)
 
     def plain(self, case_id: str) -> Sequence[Statement]:
         return [_statement(each) for each in self._store.knowledge.suspects(case_id)]

@@ -7,7 +7,8 @@ share removed is said. The summary is a model's, checked claim by claim, or by r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -51,11 +52,12 @@ class Reporter:
         "be the cause and how that is known (with the verdict's scope), what was ruled out, what is proposed."
     )
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._clock = clock
 
     def look(self, case_id: str) -> Sequence[Row]:
-        return rows_of_case(self._store, case_id)
+        return rows_of_case(self._store, case_id, self._clock)
 
     def plain(self, case_id: str) -> Sequence[Statement]:
         knowledge = self._store.knowledge

@@ -7,8 +7,8 @@ learned   skills that agents put together from repeated actions: tried before th
 """
 
 from agents.skills.book import SkillBook
-from agents.skills.learned import with_skills
-from agents.skills.library import LIBRARY
+from agents.skills.learned import learn_from, with_skills
+from agents.skills.library import LIBRARY, skills_for
 from agents.skills.skill import Condition, ConditionFailed, Fact, Facts, Level, Skill, Use
 
 __all__ = [
@@ -21,5 +21,7 @@ __all__ = [
     "Skill",
     "SkillBook",
     "Use",
+    "learn_from",
+    "skills_for",
     "with_skills",
 ]

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from agents.skills.skill import Condition, ConditionFailed, Fact, Facts, Level, Skill
 from agents.tools import Tool, Toolbox, ToolResult
-from agents.tools.protocol import row
 from context_store import Store
 from contracts.errors import UserInputError
 from contracts.evidence import EvidenceRef
@@ -65,8 +64,7 @@ class SkillBook:
     def _as_tool(self, skill: Skill) -> Tool:
         def run(_: Store, inputs: Any) -> ToolResult:
             found = self.run(skill.name, inputs.model_dump()).facts
-            rows = tuple(row(each.text, *map(EvidenceRef.parse, each.evidence)) for each in found)
-            return ToolResult(rows=rows, nothing=f"{skill.name} found nothing")
+            return ToolResult(rows=tuple(each.row for each in found), nothing=f"{skill.name} found nothing")
 
         acts = any(self._toolbox.acts(tool) for tool in self._all_tools(skill))
         return Tool(name=skill.name, description=skill.about, arguments=skill.inputs, run=run, acts=acts)

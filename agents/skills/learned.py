@@ -15,17 +15,19 @@ from typing import Any
 from pydantic import create_model
 
 from agents.skills.book import SkillBook
-from agents.skills.library import LIBRARY
+from agents.skills.library import skills_for
 from agents.skills.skill import ConditionFailed, Facts, Level, Skill, Use
 from agents.tools import Arguments, Tool, Toolbox
+from agents.tools.memory import SKILLS
 from context_store import Store
 from context_store.records import Memory
 from contracts.enums import MemoryKind
-from contracts.errors import UserInputError
+from contracts.errors import LatheError, UserInputError
 from contracts.evidence import EvidenceRef
 
-_KEY = "skill/"
+_KEY = SKILLS
 _TIMES, _SHORTEST, _LONGEST = 3, 2, 5
+_MAX_NAME = 60  # characters; providers refuse longer names of tools
 Action = tuple[str, Mapping[str, Any]]
 
 
@@ -49,13 +51,34 @@ class Draft:
 
 def draft_of(actions: Sequence[Action], name: str) -> Draft | None:
     """The longest pattern of tools that was repeated three times, generalised; None when there is none."""
-    tools = [tool for tool, _ in actions]
-    for length in range(_LONGEST, _SHORTEST - 1, -1):
-        for start in range(len(tools) - length + 1):
-            places = _repeats(tools, tools[start : start + length])
-            if len(places) >= _TIMES:
-                return _generalised([actions[place : place + length] for place in places], name)
-    return None
+    times = _pattern(actions)
+    return _generalised(times, name)[0] if times else None
+
+
+def learn_from(
+    store: Store,
+    toolbox: Toolbox,
+    actions: Sequence[Action],
+    *,
+    evidence: Sequence[EvidenceRef],
+    author: str,
+    at: float,
+) -> Memory | None:
+    """Keep what was repeated as a skill that is called after its tools, tried with what was done last.
+
+    None when nothing was repeated that only reads, when it is known, or when the trial does not hold.
+    """
+    reading = [(tool, arguments) for tool, arguments in actions if not toolbox.acts(tool)]
+    times = _pattern(reading)
+    if not times or not evidence:
+        return None
+    draft, trial = _generalised(times, "_then_".join(tool for tool, _ in times[0])[:_MAX_NAME])
+    if store.memory.line(_KEY + draft.name):
+        return None
+    try:
+        return learn(store, toolbox, draft, trial, evidence=evidence, author=author, at=at)
+    except LatheError:  # not worth keeping: a step found nothing this time
+        return None
 
 
 def learn(
@@ -93,9 +116,7 @@ def learned(store: Store, toolbox: Toolbox) -> tuple[Skill, ...]:
 def with_skills(store: Store, tools: Sequence[Tool], *, actor: str, clock: Callable[[], float]) -> tuple[Tool, ...]:
     """The tools, and composite skills and workflows beside them, as far as the tools allow."""
     toolbox = Toolbox(store, tools)
-    names = {each.name for each in tools}
-    possible = [each for each in LIBRARY if set(each.tools) <= names]
-    skills = (*possible, *learned(store, toolbox))
+    skills = (*skills_for(toolbox), *learned(store, toolbox))
     return (*tools, *SkillBook(store, toolbox, skills, actor=actor, clock=clock).tools())
 
 
@@ -115,8 +136,22 @@ def _repeats(tools: Sequence[str], pattern: Sequence[str]) -> list[int]:
     return found
 
 
-def _generalised(times: Sequence[Sequence[Action]], name: str) -> Draft:
-    """Arguments that were the same each time stay; one input stands for arguments that always went together."""
+def _pattern(actions: Sequence[Action]) -> list[Sequence[Action]]:
+    """Every repetition of the longest pattern of tools that was repeated often enough."""
+    tools = [tool for tool, _ in actions]
+    for length in range(_LONGEST, _SHORTEST - 1, -1):
+        for start in range(len(tools) - length + 1):
+            places = _repeats(tools, tools[start : start + length])
+            if len(places) >= _TIMES:
+                return [actions[place : place + length] for place in places]
+    return []
+
+
+def _generalised(times: Sequence[Sequence[Action]], name: str) -> tuple[Draft, dict[str, Any]]:
+    """The draft and the inputs of the last time.
+
+    Arguments that were the same each time stay; one input stands for arguments that always went together.
+    """
     inputs: dict[tuple[Any, ...], str] = {}
     steps = []
     for number, (tool, first) in enumerate(times[0]):
@@ -130,7 +165,8 @@ def _generalised(times: Sequence[Sequence[Action]], name: str) -> Draft:
             arguments[key] = f"{{{inputs.setdefault(values, key if key not in taken else f'{key}_{number}')}}}"
         steps.append(Step(tool=tool, arguments=arguments))
     about = "Learned: " + ", then ".join(step.tool for step in steps) + "."
-    return Draft(name=name, about=about, inputs=tuple(inputs.values()), steps=tuple(steps))
+    draft = Draft(name=name, about=about, inputs=tuple(inputs.values()), steps=tuple(steps))
+    return draft, {called: values[-1] for values, called in inputs.items()}
 
 
 def _skills(draft: Draft, version: int) -> tuple[Skill, ...]:

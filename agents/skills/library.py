@@ -1,16 +1,20 @@
-"""The skills there are. Atomic ones read one thing; the composite one explains an onset; the workflow starts a case."""
+"""The skills there are. Atomic ones read one thing; composite ones explain an onset and read a whole case; the workflow
+starts an investigation. The rules of chat and the roles of the loops work through them, as models and MCP clients do.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import Field
 
-from agents.skills.skill import Condition, Fact, Facts, Level, Skill, Use
-from agents.tools import Arguments
+from agents.skills.skill import Condition, ConditionFailed, Fact, Facts, Level, Skill, Use
+from agents.tools import Arguments, Toolbox
 from context_store import Store
-from contracts.errors import NotFound
+from contracts.errors import NotFound, RepositoryError
 
 
 class OfRun(Arguments):
@@ -24,6 +28,27 @@ class BeforeStep(Arguments):
 
 class InWords(Arguments):
     text: str = Field(min_length=1)
+
+
+class OfCase(Arguments):
+    """`title`: in whose words earlier failures are looked for."""
+
+    investigation_id: str
+    project_id: str
+    title: str = Field(min_length=1)
+
+
+class OneCase(Arguments):
+    investigation_id: str
+
+
+class OfCommit(Arguments):
+    project_id: str
+    commit: str
+
+
+class OfProject(Arguments):
+    project_id: str
 
 
 class Onset(Facts):
@@ -44,6 +69,8 @@ class Opened(Explanation):
 
 
 _MAX_EACH = 5
+_MAX_COMMITS, _MAX_HUNKS = 4, 6  # of the first suspects of a case
+_SUSPECTED = re.compile(r"^suspect:[^/]+/commit:([0-9a-f]{7,40})$")
 _ONSET = re.compile(r", steps? (\d+)")
 
 
@@ -73,6 +100,15 @@ def _anomaly(store: Store, inputs: Any, _: Any) -> bool:
     return _run_is_there(store, inputs, None) and bool(store.knowledge.anomalies(inputs.run_id))
 
 
+def _case_is_stored(store: Store, inputs: Any, _: Any) -> bool:
+    try:
+        store.knowledge.investigation(inputs.investigation_id)
+    except NotFound:
+        return False
+    return True
+
+
+_STORED = Condition(text="the case is stored", holds=_case_is_stored)
 _WRONG = Condition(text="an anomaly of the run is stored", holds=_anomaly)
 
 
@@ -99,8 +135,39 @@ def _explain(use: Use, inputs: OfRun) -> Explanation:
     return Explanation(facts=facts, step=onset.step, num_changes=len(changes))
 
 
+def _case_facts(use: Use, inputs: OneCase) -> Facts:
+    return Facts(facts=use.tool("case_file", investigation_id=inputs.investigation_id))
+
+
+def _reruns(use: Use, inputs: OneCase) -> Facts:
+    return Facts(facts=use.tool("diagnostics", investigation_id=inputs.investigation_id))
+
+
+def _changed_lines(use: Use, inputs: OfCommit) -> Facts:
+    return Facts(facts=use.tool("hunks", project_id=inputs.project_id, commit=inputs.commit))
+
+
+def _kept_in_mind(use: Use, inputs: OfProject) -> Facts:
+    return Facts(facts=use.tool("remembered", project_id=inputs.project_id))
+
+
+def _read_case(use: Use, inputs: OfCase) -> Facts:
+    """Of a commit whose history is not stored any more there are no lines."""
+    known = use.skill("case_facts", investigation_id=inputs.investigation_id).facts
+    facts: list[Fact] = [*known, *use.skill("reruns", investigation_id=inputs.investigation_id).facts]
+    named = [_SUSPECTED.match(unquote(ref)) for fact in known for ref in fact.evidence[:1]]
+    for commit in [each[1] for each in named if each][:_MAX_COMMITS]:
+        with suppress(RepositoryError):
+            lines = use.skill("changed_lines", project_id=inputs.project_id, commit=commit).facts
+            facts += lines[:_MAX_HUNKS]
+    facts += use.skill("past_failures", text=inputs.title).facts
+    return Facts(facts=(*facts, *use.skill("kept_in_mind", project_id=inputs.project_id).facts))
+
+
 def _look_into(use: Use, inputs: OfRun) -> Opened:
     opened = use.tool("start_investigation", run_id=inputs.run_id)
+    if not opened:
+        raise ConditionFailed(f"run {inputs.run_id} shows nothing wrong, so no case was opened", remedy="name another")
     case_id = opened[0].evidence[0].partition(":")[2]
     found = use.skill("explain_onset", run_id=inputs.run_id)
     return Opened(
@@ -122,6 +189,29 @@ LIBRARY = (
         inputs=InWords, outputs=Facts, run=_failures, tools=("negative_results",),
     ),
     Skill(
+        name="case_facts", version=1, level=Level.ATOMIC, about="What is known of a case.",
+        inputs=OneCase, outputs=Facts, run=_case_facts, tools=("case_file",), before=(_STORED,), after=(_FOUND,),
+    ),
+    Skill(
+        name="reruns", version=1, level=Level.ATOMIC, about="Re-runs of a case and what they measured.",
+        inputs=OneCase, outputs=Facts, run=_reruns, tools=("diagnostics",), before=(_STORED,),
+    ),
+    Skill(
+        name="changed_lines", version=1, level=Level.ATOMIC, about="What a commit changed.",
+        inputs=OfCommit, outputs=Facts, run=_changed_lines, tools=("hunks",),
+    ),
+    Skill(
+        name="kept_in_mind", version=1, level=Level.ATOMIC, about="What is remembered for a project.",
+        inputs=OfProject, outputs=Facts, run=_kept_in_mind, tools=("remembered",),
+    ),
+    Skill(
+        name="read_case", version=1, level=Level.COMPOSITE,
+        about="A whole case: its file, re-runs, what its suspects changed, what was tried against the like, memory.",
+        inputs=OfCase, outputs=Facts, run=_read_case,
+        parts=("case_facts", "reruns", "changed_lines", "past_failures", "kept_in_mind"),
+        before=(_STORED,), after=(_FOUND,),
+    ),
+    Skill(
         name="explain_onset", version=1, level=Level.COMPOSITE,
         about="Where a run went wrong, what had changed before, and what was tried against the like.",
         inputs=OfRun, outputs=Explanation, run=_explain, parts=("find_onset", "changes_before", "past_failures"),
@@ -131,6 +221,12 @@ LIBRARY = (
         name="look_into_run", version=1, level=Level.WORKFLOW,
         about="Ask for an investigation of a run and say at once what is known of its onset.",
         inputs=OfRun, outputs=Opened, run=_look_into, parts=("explain_onset",), tools=("start_investigation",),
-        before=(_RUN, _WRONG), after=(_FOUND, _CASE),
+        before=(_RUN,), after=(_FOUND, _CASE),
     ),
 )  # fmt: skip
+
+
+def skills_for(toolbox: Toolbox) -> tuple[Skill, ...]:
+    """Those whose tools are there."""
+    names = {spec.name for spec in toolbox.specs}
+    return tuple(each for each in LIBRARY if set(each.tools) <= names)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agents.tools import Arguments, Row
 from context_store import Store
 from contracts.errors import LatheError
+from contracts.evidence import EvidenceRef
 
 
 class Level(StrEnum):
@@ -30,6 +31,10 @@ class Fact(BaseModel):
     @classmethod
     def of(cls, row: Row) -> Fact:
         return cls(text=row.text, evidence=tuple(str(ref) for ref in row.evidence))
+
+    @property
+    def row(self) -> Row:
+        return Row(text=self.text, evidence=tuple(map(EvidenceRef.parse, self.evidence)))
 
 
 class Facts(BaseModel):

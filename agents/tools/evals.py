@@ -1,4 +1,4 @@
-"""What was evaluated, and which samples were read."""
+"""What was evaluated, which samples were read, and the text of one sample."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ class Samples(Arguments):
     run_id: str
     lo: int = Field(ge=0, description="first step")
     hi: int = Field(ge=0, description="last step")
+
+
+class Document(Arguments):
+    document_id: str = Field(min_length=1)
 
 
 def scores(store: Store, arguments: Scores) -> ToolResult:
@@ -58,3 +62,14 @@ def samples(store: Store, arguments: Samples) -> ToolResult:
     mixture = ", ".join(f"{source} {number(weight)}" for source, weight in sorted(weights.items()))
     told = [row(f"mixture in force at step {hi}: {mixture}", evidence.run(run_id))] if mixture and rows else []
     return result([*told, *rows], f"nothing is recorded of what run {run_id} read there", MAX_ROWS)
+
+
+def document(store: Store, arguments: Document) -> ToolResult:
+    """Newest stage first, since that text is what a training may read. Raises NotFound."""
+    found = store.data.document(arguments.document_id)
+    ref = evidence.document(found.id)
+    rows = []
+    for step in reversed(found.steps):
+        said = f"dropped: {step.reason}" if step.after is None else step.after
+        rows.append(row(f"sample {found.id} of {found.subset_id} after {step.stage} ({step.level}): {said}", ref))
+    return result(rows, f"sample {found.id} has no text")

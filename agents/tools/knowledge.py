@@ -14,6 +14,7 @@ from context_store.records import (
     Investigation,
     NegativeResult,
     Proposal,
+    Run,
     Suspect,
     VerdictRecord,
 )
@@ -59,11 +60,7 @@ class Diagnostics(Arguments):
 def runs(store: Store, arguments: Runs) -> ToolResult:
     """Trainings, newest first."""
     found = store.runs.list(arguments.project_id, RunRole.TRAINING, limit=arguments.limit)
-    rows = []
-    for each in found:
-        why = f": {each.message}" if each.message else ""
-        rows.append(row(f"run {each.id} is {each.state} at step {each.last_step}{why}", evidence.run(each.id)))
-    return result(rows, "no run is stored")
+    return result([run_row(each) for each in found], "no run is stored")
 
 
 def anomalies(store: Store, arguments: Anomalies) -> ToolResult:
@@ -124,6 +121,12 @@ def similar_incidents(store: Store, arguments: SimilarIncidents) -> ToolResult:
 def proposals(store: Store, arguments: Proposals) -> ToolResult:
     found = store.proposals.list(arguments.state, arguments.investigation_id)
     return result([proposal_row(each) for each in found], "no such proposal is stored")
+
+
+def run_row(each: Run) -> Row:
+    name = f" '{each.name}'" if each.name not in ("", each.id) else ""
+    why = f": {each.message}" if each.message else ""
+    return row(f"run {each.id}{name} is {each.state} at step {each.last_step}{why}", evidence.run(each.id))
 
 
 def anomaly_row(each: Anomaly) -> Row:

@@ -64,6 +64,7 @@ _SAME = tuple(
         (r"(?:lost|losing|lose) speed|slow(?:er|ed|s|down)?", "throughput"),
         (r"spik(?:y|es?|ed|ing)", "spike"),
         (r"machines?|hardware", "hardware"),
+        (r"gpus", "gpu"),
         (r"clean-?ups?|refactor\w*", "refactor"),
         (r"(\d+) ?bs?(?![a-z])", r"\1b"),
         (r"auxiliary", "aux"),
@@ -77,7 +78,7 @@ _SAME = tuple(
         (r"second moment", "beta2"),
         (r"optimis", "optimiz"),
         (r"re-runs?|reruns?|re-ran|reran", "rerun"),
-        (r"restart(?:ed|s)?|resum(?:e|ed|es|ing|ption)", "resume"),
+        (r"restart(?:ed|s|ing)?|resum(?:e|ed|es|ing|ption)", "resume"),
         (r"how (?:large|big) (?:is|was|are|were) (?:the |each |a )?(\w+)", r"\1 size"),
         (r"how many|number of", "num"),
     )

@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import Field
 
 from agents import evidence
-from agents.tools.memory import memory_row
+from agents.tools.memory import NOTES, RESERVED, memory_row
 from agents.tools.protocol import Arguments, Tool, ToolResult, result, row
 from context_store import Store
 from context_store.records import NewProposal
@@ -49,7 +49,7 @@ class StartInvestigation(Arguments):
 
 
 class Remember(Arguments):
-    """`key`: what it is about, as a short path; a later entry under the same key supersedes this one."""
+    """`key`: what it is about, as a short path; a later note under the same key supersedes this one."""
 
     key: str = Field(pattern=r"^[a-z0-9][a-z0-9_./-]{0,80}$")
     text: str = Field(min_length=1, max_length=1000)
@@ -92,7 +92,8 @@ class Desk:
             ),
             Tool(
                 name="remember",
-                description="Remember a convention, fact, decision or failure across runs, with what it rests on.",
+                description="Note a convention, fact, decision or failure across runs, with what it rests on. It stays "
+                "your note until a person confirms it.",
                 arguments=Remember,
                 run=self.remember,
                 acts=True,
@@ -111,17 +112,23 @@ class Desk:
         return result([row(f"case {case_id} is {case.state}: {case.title}", subject, evidence.run(run.id))], "")
 
     def remember(self, store: Store, arguments: Remember) -> ToolResult:
-        """Raises UserInputError for evidence that is no reference."""
+        """A note of the agent's own, which supersedes no entry of a person; one may confirm it in chat.
+
+        Raises UserInputError for evidence that is no reference, and for a key that is kept for something else.
+        """
         refs = tuple(EvidenceRef.parse(text) for text in arguments.evidence)
+        if arguments.key.startswith(RESERVED):
+            raise UserInputError(f"'{arguments.key}' is kept for something else", remedy="begin the key otherwise")
         kept = store.memory.remember(
-            arguments.key,
+            NOTES + arguments.key,
             arguments.text,
             kind=arguments.kind,
             evidence=refs,
             author=self.actor,
             at=self.clock(),
         )
-        return result([memory_row(kept)], "")
+        said = memory_row(kept)
+        return result([row(f"{said.text}; a person confirms it with: confirm {arguments.key}", *said.evidence)], "")
 
     def propose_run_control(self, store: Store, arguments: ProposeRunControl) -> ToolResult:
         """Raises NotFound for an unknown run, UserInputError for evidence that is no reference."""
@@ -142,6 +149,7 @@ class Desk:
                 verification="the run's state in the store",
                 evidence=refs,
                 expires_at=now + _VALID_S,
+                owner=self.actor.removeprefix("chat:"),
             )
         )
         subject = evidence.proposal(proposal.id)

@@ -119,6 +119,12 @@ READING = (
         run=evals.samples,
     ),
     Tool(
+        name="document",
+        description="One stored sample: its text after each stage of its pipeline, or why it was dropped.",
+        arguments=evals.Document,
+        run=evals.document,
+    ),
+    Tool(
         name="remembered",
         description="Conventions, facts, decisions and failures remembered across runs, each with its source.",
         arguments=memory.Remembered,

@@ -6,7 +6,8 @@ Commit 2 of 3 breaks the balance of layers 1 and 3; the run was resumed onto it 
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from context_store import Store
@@ -21,7 +22,7 @@ from context_store.records import (
     VerdictRecord,
 )
 from contracts.enums import CauseKind, DiagnosticKind, EffectKind, InvestigationState, RunRole, Scope, Verdict
-from contracts.events import DataRead, Event, Metrics, SegmentStarted, encode, segment_folder
+from contracts.events import DataRead, Event, Metrics, Scalar, SegmentStarted, encode, segment_folder
 from contracts.evidence import EvidenceRef
 
 NOW = 1_790_000_000.0
@@ -40,21 +41,32 @@ class Stored:
     anomaly_id: int
 
 
-def lay_out(store: Store, folder: Path, *, subjects: tuple[str, ...] = SUBJECTS) -> Stored:
-    """Everything. `subjects` of the three commits may be hostile."""
-    commits = _history(folder / "project", subjects)
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """What may be hostile: subjects of the three commits, the file of the second, the run's name, what is configured
+    besides."""
+
+    subjects: tuple[str, ...] = SUBJECTS
+    file: str = "balance.py"
+    run_name: str = RUN
+    config: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def lay_out(store: Store, folder: Path, texts: Texts = Texts()) -> Stored:
+    """Everything."""
+    commits = _history(folder / "project", texts)
     store.projects.put(Project(id=PROJECT, path=str(folder / "project")))
     store.code.ingest(PROJECT, folder / "project")
-    _train(store, folder / RUN, RUN, (commits[0], commits[-1]), departs=True)
-    _train(store, folder / OTHER, OTHER, (commits[0], commits[0]), departs=False)
+    _train(store, _run(RUN, texts.run_name, folder), (commits[0], commits[-1]), departs=True, also=texts.config)
+    _train(store, _run(OTHER, OTHER, folder), (commits[0], commits[0]), departs=False, also={})
     return _case(store, commits)
 
 
-def _history(project: Path, subjects: tuple[str, ...]) -> tuple[str, ...]:
+def _history(project: Path, texts: Texts) -> tuple[str, ...]:
     project.mkdir(parents=True)
     hashes = []
-    for number, subject in enumerate(("base", *subjects)):
-        name = ("recipe.py", "log.py", "balance.py", "README.md")[number]
+    for number, subject in enumerate(("base", *texts.subjects)):
+        name = ("recipe.py", "log.py", texts.file, "README.md")[number]
         (project / name).write_text(f"def part_{number}():\n    return {number}\n")
         _git(project, *(["init", "-q", "-b", "main"] if number == 0 else ["status"]))
         _git(project, "add", "--all")
@@ -69,9 +81,14 @@ def _git(project: Path, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _train(store: Store, folder: Path, run_id: str, heads: tuple[str, str], *, departs: bool) -> None:
-    new = NewRun(id=run_id, project_id=PROJECT, name=run_id, role=RunRole.TRAINING, folder=str(folder))
-    store.runs.create(new)
+def _run(run_id: str, name: str, folder: Path) -> NewRun:
+    return NewRun(id=run_id, project_id=PROJECT, name=name, role=RunRole.TRAINING, folder=str(folder / run_id))
+
+
+def _train(store: Store, run: NewRun, heads: tuple[str, str], *, departs: bool, also: Mapping[str, Scalar]) -> None:
+    """`also`: configured besides from the second start on."""
+    store.runs.create(run)
+    run_id, folder = run.id, Path(run.folder)
     for number, head in enumerate(heads):
         start, end = (0, CUT) if number == 0 else (CUT, LAST)
         log = segment_folder(folder, number)
@@ -79,7 +96,10 @@ def _train(store: Store, folder: Path, run_id: str, heads: tuple[str, str], *, d
         begin = SegmentStarted(
             run_id=run_id, segment=number, start_step=start, code_version=head, seed=1, dp_size=2,
             start_checkpoint="" if number == 0 else "/c/step-40",
-            config={"optim.router.lr": 0.01 if number == 0 or not departs else 0.02, "moe.balance.coef": 0.01},
+            config={
+                "optim.router.lr": 0.01 if number == 0 or not departs else 0.02, "moe.balance.coef": 0.01,
+                **(also if number else {}),
+            },
             environment={"python": "3.11", "torch": "2.11" if number == 0 else "2.12"}, wall_time=NOW + number,
         )  # fmt: skip
         events: list[Event] = [begin]

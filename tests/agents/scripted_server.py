@@ -62,10 +62,11 @@ class _QuietServer(ThreadingHTTPServer):
 
 
 class ScriptedServer:
-    """Use it as a context manager. `requests` are the bodies that arrived, in order."""
+    """Use it as a context manager. `requests` and `headers` arrived in this order."""
 
     def __init__(self, script: Sequence[Turn] | Script, *, forgets_thinking: bool = False) -> None:
         self.requests: list[Json] = []
+        self.headers: list[dict[str, str]] = []
         self.forgets_thinking = forgets_thinking
         self.given_up = threading.Event()  # a client went away in the middle of an answer
         self._turns = None if callable(script) else list(script)
@@ -212,6 +213,7 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body: Json = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            owner.headers.append({name.lower(): value for name, value in self.headers.items()})
             turn = owner.next_turn(body)
             time.sleep(turn.delay_s)
             try:

@@ -97,6 +97,7 @@ def test_the_number_of_calls_is_bounded(new_chat: NewChat) -> None:
         ([], {"config": DoorConfig(attempts=1)}),
         ([Turn(text="x")], {"budget": LocalBudget(Amount(tokens=1))}),
         ([Turn(calls=(Call(name="nonsense", arguments="{"),))] * 3, {}),
+        ([Turn(status=400, message="maximum context length is 10 tokens, reduce the length")] * 3, {}),
     ],
 )
 def test_without_a_working_model_the_rules_answer_and_say_so(

@@ -7,6 +7,7 @@ from doors import NewDoor, openai_model
 from scripted_server import ScriptedServer, Turn
 
 from agents.llm import ContextPlan, Conversation, DoorConfig, Relief, RepeatDetector, Stall, ToolCall, system, user
+from agents.llm.errors import ContextTooLong
 from agents.llm.messages import Message, Speaker, tool_result
 from agents.llm.relief import evidence_ids
 
@@ -39,6 +40,37 @@ def test_relief_keeps_the_evidence_and_the_kept_conversation(new_door: NewDoor, 
     assert all(roles[i - 1] in ("assistant", "tool") for i, role in enumerate(roles) if role == "tool")
     assert f"context relief ({relief})" in door.notes[0]
     assert Conversation.load(after.dump()) == after
+
+
+TOO_LONG = Turn(status=400, message="This model's maximum context length is 900 tokens. Please reduce the length.")
+
+
+def test_a_conversation_that_a_model_calls_too_long_is_shortened_and_asked_again(new_door: NewDoor) -> None:
+    """The plan thinks of a larger context than the model has."""
+    with ScriptedServer([TOO_LONG, Turn(text="ok")]) as server:
+        door = new_door(openai_model(server))
+        after = door.ask(long_conversation())
+    assert after.messages[-1].text == "ok"
+    assert after.messages[:-1] == long_conversation().messages
+    sent = server.requests[1]["messages"]
+    assert {SERIES, COMMIT} <= set(evidence_ids(str(sent)))
+    assert len(str(sent)) < len(str(server.requests[0]["messages"])) / 2
+    assert "context relief (drop)" in door.notes[0]
+
+
+def test_shortening_is_bounded_and_then_said(new_door: NewDoor) -> None:
+    with ScriptedServer(lambda body: TOO_LONG) as server:
+        with pytest.raises(ContextTooLong, match="maximum context length"):
+            new_door(openai_model(server)).ask(long_conversation())
+        assert len(server.requests) <= 3
+
+
+def test_what_is_to_be_summed_up_may_be_too_long_itself(new_door: NewDoor) -> None:
+    plan = ContextPlan(max_tokens=1500, fill=0.6, keep_last=3)
+    with ScriptedServer([TOO_LONG, Turn(text="ok")]) as server:
+        door = new_door(openai_model(server), config=DoorConfig(context=plan))
+        assert door.ask(long_conversation()).messages[-1].text == "ok"
+    assert {SERIES, COMMIT} <= set(evidence_ids(str(server.requests[1]["messages"])))
 
 
 def test_evidence_ids_are_found_as_they_stand() -> None:

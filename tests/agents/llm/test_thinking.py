@@ -122,6 +122,27 @@ def test_a_provider_that_drops_thinking_is_noticed(new_door: NewDoor, tmp_path: 
     assert honest.notes == []
 
 
+def test_thinking_dropped_between_two_questions_is_noticed_by_another_process(new_door: NewDoor) -> None:
+    """What the watch compares with lies in the conversation, so a door of its own for every question sees it too."""
+    long = [Turn(thinking="one thought " * 30, text="a"), Turn(text="b")]
+    for forgets, said in ((True, ["does not give earlier thinking back"]), (False, [])):
+        with ScriptedServer(list(long), forgets_thinking=forgets) as server:
+            kept = new_door(openai_model(server)).ask(Conversation(messages=(user("q"),))).dump()
+            door = new_door(openai_model(server))
+            door.ask(Conversation.load(kept).plus(user("and?")))
+        assert len(door.notes) == len(said)
+        assert all(part in note for part, note in zip(said, door.notes, strict=True))
+
+
+def test_signed_thinking_is_asked_for_between_tool_calls_too(new_door: NewDoor) -> None:
+    with ScriptedServer([Turn(text="a")]) as server:
+        new_door(anthropic_model(server), config=DoorConfig(max_tokens=4000)).ask(
+            Conversation(messages=(user("q"),)), [TOOL]
+        )
+    assert "interleaved-thinking" in server.headers[0]["anthropic-beta"]
+    assert server.requests[0]["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
 def test_thinking_another_kind_of_model_cannot_take_is_left_out_and_said(new_door: NewDoor) -> None:
     with ScriptedServer([Turn(thinking=THOUGHT, text="a", signature="s")]) as first:
         asked = new_door(anthropic_model(first), config=DoorConfig(max_tokens=4000)).ask(

@@ -6,11 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from agents.skills import LIBRARY, Condition, ConditionFailed, Facts, Level, SkillBook
+from agents.chat import ChatContext, Instructions, Retrieval
+from agents.roles import Colleague
+from agents.skills import (
+    LIBRARY,
+    Condition,
+    ConditionFailed,
+    Facts,
+    Level,
+    SkillBook,
+    learn_from,
+    with_skills,
+)
 from agents.skills.learned import draft_of, learn, learned
 from agents.tools import READING, Desk, Toolbox
-from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, RUN, Stored
+from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, PROJECT, RUN, Stored
 from context_store import Store
+from contracts.enums import MemoryKind
 from contracts.errors import NotFound, UserInputError
 from contracts.evidence import EvidenceRef
 
@@ -52,6 +64,8 @@ def test_inputs_are_typed_and_conditions_hold(book: SkillBook, still_store: Stor
     with pytest.raises(ConditionFailed, match="the run is stored"):
         book.run("find_onset", {"run_id": "run-99"})
     with pytest.raises(ConditionFailed, match="an anomaly of the run is stored"):
+        book.run("find_onset", {"run_id": OTHER})
+    with pytest.raises(ConditionFailed, match="shows nothing wrong"):
         book.run("look_into_run", {"run_id": OTHER})
     assert still_store.ledger.list(actor="skill:look_into_run@1") == []
 
@@ -97,7 +111,8 @@ def test_a_skill_uses_only_what_it_declares(still_store: Store, toolbox: Toolbox
 
 def test_use_is_counted_and_composites_are_tools(book: SkillBook, still_store: Store) -> None:
     tools = {each.name: each for each in book.tools()}
-    assert {name: each.acts for name, each in tools.items()} == {"explain_onset": False, "look_into_run": True}
+    acting = {"explain_onset": False, "read_case": False, "look_into_run": True}
+    assert {name: each.acts for name, each in tools.items()} == acting
     found = Toolbox(still_store, tuple(tools.values())).call("explain_onset", {"run_id": RUN})
     assert found.rows[0].text.startswith("anomaly of run run-7")
     assert [book.uses(name) for name in ("explain_onset", "find_onset", "look_into_run")] == [1, 1, 0]
@@ -143,16 +158,70 @@ def test_what_acts_or_was_not_repeated_is_not_learned(still_store: Store, toolbo
         learn(still_store, toolbox, draft, {}, evidence=BASIS, author="agent", at=NOW)
 
 
-def test_agents_remember_with_a_source(still_store: Store, toolbox: Toolbox) -> None:
+def test_the_rules_and_the_roles_work_through_skills(still_store: Store, toolbox: Toolbox) -> None:
+    """Shows RM2-7.12: chat without a model starts the workflow, the critic of a loop reads by the composite one."""
+    rules = Retrieval(still_store, toolbox, lambda: NOW)
+    answer = rules.answer(f"investigate {RUN}", ChatContext())
+    kinds = [each.kind for each in answer.citations]
+    assert kinds[0] == "investigation"
+    assert {"anomaly", "event"} <= set(kinds)
+    assert "shows nothing wrong" in rules.answer(f"investigate {OTHER}", ChatContext()).gap
+    Colleague(still_store, clock=lambda: NOW).review(CASE)
+    used = {each.actor.partition("@")[0] for each in still_store.ledger.list() if each.action == "skill_used"}
+    assert {"skill:look_into_run", "skill:explain_onset", "skill:find_onset", "skill:read_case"} <= used
+
+
+def test_reading_a_case_finds_what_its_parts_find(book: SkillBook) -> None:
+    inputs = {"investigation_id": CASE, "project_id": PROJECT, "title": "the router learning rate"}
+    kinds = [fact.evidence[0].partition(":")[0] for fact in book.run("read_case", inputs).facts]
+    assert kinds[:2] == ["investigation", "verdict"]
+    assert {"anomaly", "suspect", "diagnostic", "hunk", "negative"} <= set(kinds)
+    with pytest.raises(ConditionFailed, match="the case is stored"):
+        book.run("read_case", {**inputs, "investigation_id": "case-9"})
+
+
+def test_what_a_model_repeats_in_a_thread_becomes_a_skill_of_the_next(still_store: Store, toolbox: Toolbox) -> None:
+    """Shows RM2-7.13: the second time the pattern is one call."""
+    kept = learn_from(still_store, toolbox, actions(), evidence=BASIS, author="chat:ada", at=NOW)
+    assert kept is not None
+    assert kept.key == "skill/anomalies_then_negative_results_then_runs"
+    assert learn_from(still_store, toolbox, actions(), evidence=BASIS, author="chat:ada", at=NOW) is None
+    assert learn_from(still_store, toolbox, actions()[:3], evidence=BASIS, author="chat:ada", at=NOW) is None
+    again = Toolbox(still_store, with_skills(still_store, READING, actor="ada", clock=lambda: NOW))
+    found = again.call("anomalies_then_negative_results_then_runs", {"run_id": RUN, "text": "router learning rate"})
+    assert {ref.kind for ref in found.evidence} >= {"anomaly", "negative", "run"}
+
+
+def test_agents_note_with_a_source_and_supersede_themselves_alone(still_store: Store, toolbox: Toolbox) -> None:
+    """Shows RM2-7.14: a contradicted note is superseded, not erased; what a person keeps stays theirs."""
+    still_store.memory.remember(
+        "eval/seeds", "three seeds", kind=MemoryKind.CONVENTION, evidence=BASIS, author="ada", at=NOW
+    )
     entry = {"key": "eval/seeds", "text": "five seeds", "kind": "convention", "evidence": [f"run:{RUN}"]}
     toolbox.call("remember", entry)
-    toolbox.call("remember", {**entry, "text": "ten seeds"})
-    found = toolbox.call("remembered", {"text": "seeds"})
-    (only,) = found.rows
-    assert "ten seeds (by chat:ada, resting on run:run-7)" in only.text
-    assert [ref.kind for ref in only.evidence] == ["memory"], "it lends its words to nothing else"
-    assert len(still_store.memory.line("eval/seeds")) == 2
-    with pytest.raises(UserInputError):
-        toolbox.call("remember", {**entry, "evidence": ["everybody knows"]})
+    assert "confirm eval/seeds" in toolbox.call("remember", {**entry, "text": "ten seeds"}).rows[0].text
+    note, kept = toolbox.call("remembered", {"text": "seeds"}).rows
+    assert note.text.startswith("noted by an agent, confirmed by nobody,")
+    assert "ten seeds (by chat:ada, resting on run:run-7)" in note.text
+    assert [ref.kind for ref in note.evidence] == ["memory"], "it lends its words to nothing else"
+    assert "three seeds (by ada" in kept.text
+    assert len(still_store.memory.line("agent/eval/seeds")) == 2
+    assert len(still_store.memory.line("eval/seeds")) == 1
+    for wrong in ({"evidence": ["everybody knows"]}, {"key": "skill/x"}, {"key": "agent/x"}):
+        with pytest.raises(UserInputError):
+            toolbox.call("remember", {**entry, **wrong})
     with pytest.raises(NotFound):
         still_store.memory.retire("eval", "x", author="ada", at=NOW)
+
+
+def test_a_note_becomes_a_persons_entry_when_they_confirm_it(still_store: Store, toolbox: Toolbox) -> None:
+    entry = {"key": "eval/seeds", "text": "five seeds", "kind": "decision", "evidence": [f"run:{RUN}"]}
+    toolbox.call("remember", entry)
+    orders = Instructions(still_store, "ada", lambda: NOW)
+    assert "no agent has noted" in orders.obey("confirm eval/other", ChatContext()).gap  # type: ignore[union-attr]
+    orders.obey("confirm eval/seeds", ChatContext())
+    (held,) = still_store.memory.list()
+    assert (held.key, held.author, held.kind, held.text) == ("eval/seeds", "ada", MemoryKind.DECISION, "five seeds")
+    assert [str(ref) for ref in held.evidence] == [f"memory:{held.id - 1}", f"run:{RUN}"]
+    where = ChatContext(run_id=RUN)
+    assert "kept for agents" in orders.obey("remember skill/x: y", where).gap  # type: ignore[union-attr]
