@@ -54,6 +54,9 @@ class Charter:
             )
 
 
+WALL_PER_CPU = 10.0  # a re-run in the background may wait for the processor nine tenths of its time
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Caps of one case. What they forbid is not begun; what runs when time is up is no longer waited for."""
@@ -75,8 +78,10 @@ class Limits:
 
     @property
     def amount(self) -> Amount:
-        """The budget of a case. Its wall seconds are the runner's to keep: a person may take days to decide."""
-        return Amount(cpu_s=self.cpu_s, reruns=self.reruns, tokens=self.tokens, usd=self.usd)
+        """The budget of a case. Its wall seconds are those of its re-runs together, not `wall_s`, which the runner
+        keeps: a person may take days to decide."""
+        wall_s = WALL_PER_CPU * self.cpu_s
+        return Amount(cpu_s=self.cpu_s, reruns=self.reruns, tokens=self.tokens, usd=self.usd, wall_s=wall_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from context_store.records import Effect, EffectRequest, Proposal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, InvestigationState, ProposalState
 from contracts.errors import BudgetExceeded, NotFound
 from contracts.evidence import EvidenceRef
-from loops.core import Applied, EmptyCycle, Limits, Loop, Planned
+from loops.core import WALL_PER_CPU, Applied, EmptyCycle, Limits, Loop, Planned
 from loops.graph import CaseState, build
 from loops.journal import Entry, Journal
 
@@ -86,7 +86,8 @@ class Runner:
             raise NotFound(f"no loop is called {name}", remedy="choose one of: " + ", ".join(sorted(self._loops)))
         if self._snapshot(case_id).values or self._is_closed(case_id):
             return self.resume(case_id)
-        self._store.budgets.open(case_id, self._limits.amount)
+        project = self._store.runs.get(self._store.knowledge.investigation(case_id).run_id).project_id
+        self._store.budgets.open_share(case_id, self._limits.amount, self._store.budgets.of_project(project))
         return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
 
     def resume(self, case_id: str) -> CaseProgress:
@@ -185,8 +186,10 @@ class Runner:
         """Reserve the price of each request; those that no longer fit are dropped, and none at all ends the search."""
         reserved: list[str] = []
         message = ""
+        timed = self._store.budgets.state(state["case_id"]).wall_s > 0.0
         for request in self._plan(state):
-            key, cost = request.effect.key, request.cost
+            key = request.effect.key
+            cost = replace(request.cost, wall_s=WALL_PER_CPU * request.cost.cpu_s if timed else 0.0)
             try:
                 self._store.budgets.reserve(state["case_id"], key, cost)
             except BudgetExceeded as error:

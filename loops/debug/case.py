@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from contracts.enums import InvestigationState
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.detectors import DETECTORS
+from loops.debug.facts import Seat
 from loops.debug.finding import Finding
 from loops.debug.measure import Probe, Reading, Window, magnitude, readings
+from loops.debug.places import place_factor, seat_of
 from loops.debug.ranking import Ranked, rank
+from loops.debug.reading import link_scene
 from loops.debug.recognised import recognise
 from loops.debug.silence import Pause, silence
 from loops.debug.suspects import Scene, find_scene
@@ -44,6 +47,7 @@ class Case:
     scene: Scene | None
     ranked: tuple[Ranked, ...]
     window: Window
+    seat: Seat | None = None
 
     @property
     def run_id(self) -> str:
@@ -117,6 +121,8 @@ def open_case(store: Store, run_id: str, findings: Sequence[Finding], at: float)
     alive = [group for group in groups if _case_id(group[0]) not in closed]
     group = (alive or groups)[0]
     ids = [anomaly.id for anomaly in group]
+    if scene := find_scene(store, view, group[0].onset):
+        link_scene(store, scene)
     store.knowledge.open_investigation(_case_id(group[0]), run_id, ids, title=group[0].statement, at=at)
     return _case_id(group[0])
 
@@ -135,9 +141,12 @@ def load_case(store: Store, case_id: str) -> Case:
     found = store.knowledge.anomalies(investigation_id=case_id)
     anomalies = tuple(sorted(found, key=lambda a: (a.probe.get("order", 0), a.id)))
     probe = Probe.from_json(anomalies[0].probe)
-    names = tuple(dict.fromkeys((*probe.series, *GUARDS)))
+    names = tuple(dict.fromkeys((*probe.names, *GUARDS)))
     view = view_run(store, run.id, names=names, upto_segment=anomalies[0].probe.get("segment"))
     scene = find_scene(store, view, anomalies[0].onset)
+    seat = seat_of(scene, probe, anomalies[0].series) if scene else None
+    if scene and seat:
+        scene = replace(scene, factors=(*scene.factors, place_factor(scene, seat)))
     return Case(
         investigation=investigation,
         project_id=run.project_id,
@@ -148,6 +157,7 @@ def load_case(store: Store, case_id: str) -> Case:
         scene=scene,
         ranked=_in_stored_order(store, case_id, rank(store, scene, anomalies)) if scene else (),
         window=rerun_window(view, probe, scene.segment.start_step if scene else 0),
+        seat=seat,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from contracts.events import Scalar
 from loops.core import Request
 from loops.debug.case import Case
 from loops.debug.facts import Identity, On
+from loops.debug.places import exchanged
+from loops.debug.small import share_left, smaller
 from loops.debug.suspects import Factor, Scene
 
 _START_UP_S = 12.0  # of a training process
@@ -25,7 +28,6 @@ FRESH_STEPS = 60  # steps of a run from random weights
 def request_of(case: Case, identity: Identity, base: str = "") -> Request:
     """The effect of one re-run; its keys follow from the content, so that it is requested and run once."""
     payload = payload_of(case, identity, base)
-    num_steps = payload["max_step"] - payload["start_step"]
     effect = EffectRequest(
         key=f"{case.investigation.id}:{payload['run_id']}",
         kind=EffectKind.DIAGNOSTIC_RUN,
@@ -33,7 +35,16 @@ def request_of(case: Case, identity: Identity, base: str = "") -> Request:
         investigation_id=case.investigation.id,
         actor="loop:debug",
     )
-    return Request(effect=effect, cost=Amount(cpu_s=_START_UP_S + _SLACK * _step_time_s(case) * num_steps, reruns=1))
+    return Request(effect=effect, cost=Amount(cpu_s=cost_s(case, identity), reruns=1))
+
+
+def cost_s(case: Case, identity: Identity) -> float:
+    """CPU seconds that a re-run is expected to take at most."""
+    scene = _scene(case)
+    is_fresh = identity.small or identity.seed is not None
+    num_steps = FRESH_STEPS if is_fresh else case.window.hi - scene.segment.start_step
+    share = share_left(scene.segment.declared) if identity.small else 1.0
+    return (_START_UP_S + _SLACK * _step_time_s(case) * num_steps * share) * num_processes(scene)
 
 
 def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]:
@@ -42,8 +53,8 @@ def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]
     `base`: a later commit of the run from which to leave out what is off, in place of the faulty version.
     """
     scene = _scene(case)
-    on, without, seed, repeat = identity
-    fresh = seed is not None
+    on, without, seed, repeat, swap, small = identity
+    fresh = seed is not None or small
     payload: dict[str, Any] = {
         "project_id": case.project_id,
         "source_run_id": case.run_id,
@@ -52,13 +63,21 @@ def payload_of(case: Case, identity: Identity, base: str = "") -> dict[str, Any]
         "start_checkpoint": "" if fresh else scene.segment.start_checkpoint,
         "start_step": 0 if fresh else scene.segment.start_step,
         "max_step": FRESH_STEPS if fresh else case.window.hi,
-        "overrides": dict(overrides_of(scene, on, without, fresh=fresh)),
-        "seed": seed if fresh else seed_of(scene, on, without),
+        "overrides": {
+            **overrides_of(scene, on, without, fresh=fresh),
+            **_exchange(case, swap),
+            **(smaller(scene.segment.declared) if small else {}),
+        },
+        "seed": seed_of(scene, on, without) if seed is None else seed,
         "entry": case.entry,
         **({"repeat": repeat} if repeat else {}),
     }
     text = json.dumps(payload, sort_keys=True)
     return {**payload, "run_id": f"rr-{hashlib.sha256(text.encode()).hexdigest()[:12]}"}
+
+
+def _exchange(case: Case, swap: tuple[int, int] | None) -> dict[str, Scalar]:
+    return exchanged(_scene(case), case.seat, swap) if swap and case.seat else {}
 
 
 def code_of(scene: Scene, on: On) -> dict[str, Any]:
@@ -126,6 +145,13 @@ def _num_earlier(scene: Scene) -> int:
 def _scene(case: Case) -> Scene:
     assert case.scene is not None
     return case.scene
+
+
+def num_processes(scene: Scene) -> int:
+    """Each of them starts up, and computes while a step lasts."""
+    declared = scene.segment.declared
+    sizes = [declared.get(f"parallel.{name}") for name in ("dp_size", "cp_size")]
+    return math.prod(size for size in sizes if isinstance(size, int)) if declared.get("parallel.processes") else 1
 
 
 def _step_time_s(case: Case) -> float:

@@ -6,7 +6,7 @@ off is the last good one. Reverting, adding, bisecting and the cells of a 2x2 ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,12 +17,15 @@ On = frozenset[str]
 
 
 class Identity(NamedTuple):
-    """Which re-run: changes in force, circumstances undone, seed (None: as recorded), and which repetition of it."""
+    """Which re-run: changes in force, circumstances undone, seed (None: as recorded), which repetition of it,
+    which two ranks are in each other's place, and whether in small (loops/debug/small.py)."""
 
     on: On
     without: On = frozenset()
     seed: int | None = None
     repeat: int = 0
+    swap: tuple[int, int] | None = None
+    small: bool = False
 
 
 class Seen(StrEnum):
@@ -59,11 +62,27 @@ class Experiment:
     without: On = frozenset()
     seed: int | None = None
     repeat: int = 0
+    swap: tuple[int, int] | None = None
+    small: bool = False
     base: str = ""
 
     @property
     def identity(self) -> Identity:
-        return Identity(on=self.on, without=self.without, seed=self.seed, repeat=self.repeat)
+        return Identity(
+            on=self.on, without=self.without, seed=self.seed, repeat=self.repeat, swap=self.swap, small=self.small
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """The place of a rank that departs from its peers, one that it may change with, and two others for the placebo."""
+
+    key: str
+    title: str
+    rank: int
+    partner: int
+    bystanders: tuple[int, int]
+    size: int  # number of ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +91,8 @@ class Facts:
 
     `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
     `exact`: whether the replay is bitwise equal to the recorded run, None when it was not run. `inert`: changes that a
-    static check excludes, since they are in prose only; no re-run is spent on them.
+    static check excludes, since they are in prose only; no re-run is spent on them. `seat`: the place in question.
+    `is_dear`: a proof at full size costs more than the case may spend.
     """
 
     ranked: tuple[Option, ...]
@@ -82,6 +102,8 @@ class Facts:
     exact: bool | None = None
     fresh_seeds: tuple[int, ...] = ()
     inert: On = frozenset()
+    seat: Seat | None = None
+    is_dear: bool = False
 
     @property
     def changes(self) -> tuple[Option, ...]:
@@ -106,6 +128,8 @@ class Facts:
         return Identity(on=self.everything, without=frozenset({key}))
 
     def title(self, key: str) -> str:
+        if self.seat and key == self.seat.key:
+            return self.seat.title
         return next(option.title for option in self.ranked if option.key == key)
 
 
@@ -122,3 +146,14 @@ class Decision:
     cause: tuple[str, ...] = ()
     baseline: On = frozenset()
     placebo: str | None = None
+
+
+def unseen(facts: Facts, experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
+    """Those that were not run yet, each once."""
+    first = {experiment.identity: experiment for experiment in reversed(tuple(experiments))}
+    return tuple(e for e in reversed(first.values()) if facts.seen(e.identity) is None)
+
+
+def cannot(reason: str) -> Decision:
+    """Nothing that could be run tells the cause."""
+    return Decision(verdict=Verdict.CANNOT_TELL, reason=reason)

@@ -11,10 +11,12 @@ from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.experiments import payload_of
-from loops.debug.facts import Decision, Facts, Seen
+from loops.debug.facts import Decision, Facts, Identity, Seen
+from loops.debug.places import stays, swap_of
 from loops.debug.planner import refuted
 from loops.debug.ranking import Ranked
 from loops.debug.readout import control_of, seen_of
+from loops.debug.small import seen_in_small
 from loops.debug.suspects import Factor
 
 ACTOR = "loop:debug"
@@ -33,6 +35,12 @@ def store_exclusions(
             continue
         if key in excluded:
             run_id, reasons[key] = _revert_of(case, facts, key, diagnostics)
+        elif facts.seat and key == facts.seat.key and stays(facts):
+            run_id = str(payload_of(case, swap_of(facts, facts.seat).identity)["run_id"])
+            reasons[key] = f"{stays(facts)} ({run_id})"
+        elif decision.cause_kind is CauseKind.HARDWARE and ranked.factor.is_new:
+            run_id = str(payload_of(case, Identity(on=facts.control))["run_id"])
+            reasons[key] = f"the last good code, without it, shows the anomaly as well ({run_id})"
         elif control is not None and not ranked.factor.testable and _had(store, control.run_id, ranked.factor):
             run_id = control.run_id
             reasons[key] = f"the control {run_id} had it too, from the same checkpoint, and shows no anomaly"
@@ -46,12 +54,17 @@ def outcomes(case: Case, facts: Facts, diagnostics: Sequence[Diagnostic]) -> dic
     """What the re-run without each suspect showed, for all that were left out alone, by suspect key."""
     by_run = {diagnostic.run_id: diagnostic for diagnostic in diagnostics if diagnostic.reading}
     found = {}
+    is_beyond = facts.at(facts.control) is Seen.PRESENT
     for option in facts.ranked:
         diagnostic = by_run.get(str(payload_of(case, facts.leaving_out(option.key))["run_id"]))
         if diagnostic is not None:
             found[option.key] = _outcome(diagnostic)
+        elif is_beyond and option.is_new and not option.circumstance:
+            found[option.key] = "not needed: the last good code, without it, shows the anomaly as well"
         elif option.key in facts.inert:
             found[option.key] = "cannot act: only prose was changed (static check)"
+        elif (shown := seen_in_small(facts, option.key)) is not None:
+            found[option.key] = f"in a smaller training without it the anomaly is {shown}: a pointer, no proof"
     return found
 
 
@@ -90,12 +103,12 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
     """The proven change is itself something that was tried and failed; or that nothing could be isolated."""
     proven = verdict.verdict is Verdict.PROVEN
     names = " and ".join(facts.title(key) for key in verdict.suspect_keys)
-    commits = [key.removeprefix("commit:") for key in verdict.suspect_keys]
+    commits = [key.removeprefix("commit:") for key in verdict.suspect_keys if key.startswith("commit:")]
     store.negatives.add(
         NegativeResult(
             claim=f"{names} is harmless" if proven else f"the cause of '{case.leading.statement}' can be isolated",
-            intervention=f"{names} came into force" if proven else f"{verdict.num_reruns} re-runs",
-            context={**context_of(case), **({"commit": commits[0]} if proven else {})},
+            intervention=_came(names, verdict) if proven else f"{verdict.num_reruns} re-runs",
+            context={**context_of(case), **({"commit": commits[0]} if commits else {})},
             expected="no unhealthy change of any statistic" if proven else "one change whose removal cures",
             observed=case.leading.statement,
             reason_class="caused_anomaly" if proven else "not_isolated",
@@ -106,6 +119,11 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
             actor=ACTOR,
         )
     )
+
+
+def _came(names: str, verdict: VerdictRecord) -> str:
+    is_place = all(key.startswith("place:") for key in verdict.suspect_keys)
+    return "the training ran there" if is_place else f"{names} came into force"
 
 
 def store_declined(store: Store, case: Case, proposal: Proposal) -> str:

@@ -10,19 +10,31 @@ from agents.roles import Colleague, withheld
 from context_store import Store
 from context_store.records import Diagnostic, Effect, Suspect, VerdictRecord
 from contracts.enums import CauseKind, DiagnosticKind, EffectState, SignalStrength, Verdict
+from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update, Verified
 from loops.debug.case import Case, load_case
 from loops.debug.executed import is_inert
-from loops.debug.experiments import commits_in_order, request_of
-from loops.debug.facts import Decision, Experiment, Facts, Option, Seen
+from loops.debug.experiments import commits_in_order, cost_s, payload_of, request_of
+from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen
 from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
 from loops.debug.planner import next_step
 from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
-from loops.debug.readout import control_of, exactness, lookup, read_rerun, seen_of, why_impossible
+from loops.debug.readout import (
+    Measured,
+    control_of,
+    exactness,
+    lookup,
+    read_rerun,
+    read_small,
+    read_swap,
+    seen_of,
+    why_impossible,
+)
 from loops.debug.report import write_report
+from loops.debug.small import is_dear, smaller
 from loops.debug.substance import Substance
 from loops.debug.verdict import cause_kind_of, verdicts_of
 from loops.debug.verification import verify_fix
@@ -194,8 +206,22 @@ class DebugLoop:
             exact=self._is_exact(case, diagnostics),
             inert=frozenset(factor.key for factor in testable if is_inert(factor)),
             fresh_seeds=self._options.fresh_seeds,
+            seat=case.seat,
+            is_dear=self._is_dear(case),
         )
         return arranged(facts, in_force(self._store, case.investigation.id))
+
+    def _is_dear(self, case: Case) -> bool:
+        """By the budget that the case was opened with: what was spent since changes no plan."""
+        assert case.scene is not None
+        whole, small = (Identity(on=frozenset(), small=each) for each in (False, True))
+        if not smaller(case.scene.segment.declared):
+            return False
+        try:
+            budget_s = self._store.budgets.state(case.investigation.id).cpu_s
+        except NotFound:
+            return False
+        return is_dear(cost_s(case, whole), cost_s(case, small), budget_s)
 
     def _is_exact(self, case: Case, diagnostics: Sequence[Diagnostic]) -> bool | None:
         """None while there is no replay that could be measured."""
@@ -253,6 +279,10 @@ class DebugLoop:
         """The diagnostic with its measure and one sentence. Without a measure it was impossible, or read in pairs."""
         if effect.state is EffectState.DONE and diagnostic.kind is DiagnosticKind.FRESH_SEED:
             return _with_reading(diagnostic, None, "read in pairs, see the verdict on fresh seeds")
+        if effect.state is EffectState.DONE and diagnostic.kind is DiagnosticKind.SWAP and case.seat:
+            return _swap_read(diagnostic, read_swap(self._store, case, diagnostic.run_id, case.seat), effect, case)
+        if effect.state is EffectState.DONE and diagnostic.kind is DiagnosticKind.PROXY:
+            return self._small_read(case, diagnostic, effect)
         control = control_of(self._store.knowledge.diagnostics(case.investigation.id))
         against = None if diagnostic.kind is DiagnosticKind.CONTROL else control
         measured = read_rerun(self._store, case, diagnostic, against) if effect.state is EffectState.DONE else None
@@ -264,6 +294,14 @@ class DebugLoop:
             first = ", ".join(exact.differing[:3])
             equal = f"bitwise equal in {exact.num_series} series" if exact.is_exact else f"not bitwise equal ({first})"
             text = f"{text}; {equal} over {exact.num_steps} steps"
+        return _with_reading(diagnostic, measured.mean, text)
+
+    def _small_read(self, case: Case, diagnostic: Diagnostic, effect: Effect) -> Diagnostic:
+        control = payload_of(case, Identity(on=self._facts(case).control, small=True))
+        measured = read_small(self._store, case, diagnostic.run_id, str(control["run_id"]))
+        if measured is None:
+            return _with_reading(diagnostic, None, why_impossible(effect, case))
+        text = f"in small the anomaly is {_WORDS[seen_of(measured.mean)]} (measure {measured.mean:.2f})"
         return _with_reading(diagnostic, measured.mean, text)
 
     def _close_with(self, case: Case, verdict: VerdictRecord, kind: CauseKind) -> None:
@@ -308,6 +346,14 @@ def _suspect(case: Case, ranked: Ranked, rank: int, status: Verdict | None, outc
         status=status,
         reason=f"{ranked.reason} | {outcome}" if outcome else ranked.reason,
     )
+
+
+def _swap_read(diagnostic: Diagnostic, measured: Measured | None, effect: Effect, case: Case) -> Diagnostic:
+    if measured is None:
+        return _with_reading(diagnostic, None, why_impossible(effect, case))
+    went = {Seen.PRESENT: "stays with the rank", Seen.ABSENT: "goes with the place"}
+    text = went.get(seen_of(measured.mean), "neither stays with the rank nor goes with the place")
+    return _with_reading(diagnostic, measured.mean, f"the anomaly {text} ({measured.mean:.2f} of it stays)")
 
 
 def _with_reading(diagnostic: Diagnostic, measure: float | None, reading: str) -> Diagnostic:

@@ -30,6 +30,7 @@ class Reading(StrEnum):
     LEVEL = "level"  # the value
     LOG_LEVEL = "log_level"  # its logarithm, for positive statistics
     LOG_EXCESS = "log_excess"  # logarithm of what exceeds 1, for statistics whose best value is 1
+    LOG_OVER_PEERS = "log_over_peers"  # logarithm over the median of the same statistic of the other ranks
     SLOPE = "slope"  # change of the logarithm per step
     NONFINITE = "nonfinite"  # 1 where the value is NaN or infinite
 
@@ -39,7 +40,8 @@ class Probe:
     """What to read, and what it read on the anomalous run before (`normal`) and after onset (`anomalous`).
 
     The four tuples run parallel to `series`. `noise` is the step noise of the reading, never 0. `since` is the first
-    step at which the anomaly counts as developed, `until` the last step that was known when it was found.
+    step at which the anomaly counts as developed, `until` the last step that was known when it was found. `peers` are
+    the other ranks' series, where the reading compares with them.
     """
 
     series: tuple[str, ...]
@@ -49,6 +51,12 @@ class Probe:
     noise: tuple[float, ...]
     since: int
     until: int
+    peers: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All series that a reading takes."""
+        return (*self.series, *self.peers)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; the inverse of `from_json`."""
@@ -60,6 +68,7 @@ class Probe:
             "noise": list(self.noise),
             "since": self.since,
             "until": self.until,
+            **({"peers": list(self.peers)} if self.peers else {}),
         }
 
     @classmethod
@@ -72,6 +81,7 @@ class Probe:
             noise=tuple(fields["noise"]),
             since=fields["since"],
             until=fields["until"],
+            peers=tuple(fields.get("peers", ())),
         )
 
 
@@ -95,6 +105,8 @@ def transform(values: Floats, reading: Reading) -> Floats:
 
 def readings(view: RunView, probe: Probe, window: Window) -> Floats | None:
     """Readings [N, T] over the window's steps (T = 1 for slopes); None when the run lacks a series or the steps."""
+    if probe.reading is Reading.LOG_OVER_PEERS:
+        return _over_peers(view, probe, window)
     rows = [_reading(view, name, probe.reading, window) for name in probe.series]
     kept = [row for row in rows if row is not None]
     if len(kept) < len(rows) or not kept:
@@ -116,6 +128,16 @@ def magnitude(run: Floats, anomalous: Floats, control: Floats, noise: Floats) ->
     if not size > 0.0:
         return np.full(length, np.nan)
     return np.asarray(np.sum(direction * (run - control), axis=0) / size, dtype=np.float64)
+
+
+def _over_peers(view: RunView, probe: Probe, window: Window) -> Floats | None:
+    """[1, T] at the steps that all ranks logged."""
+    if not all(name in view.values for name in probe.names):
+        return None
+    rows = np.stack([view.values[name] for name in probe.names])
+    inside = (view.steps >= window.lo) & (view.steps <= window.hi) & np.all(np.isfinite(rows), axis=0)
+    logs = transform(rows[:, inside], probe.reading)
+    return logs[:1] - np.median(logs[1:], axis=0) if logs.shape[1] else None
 
 
 def _reading(view: RunView, name: str, reading: Reading, window: Window) -> Floats | None:

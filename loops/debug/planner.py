@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
-from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen
+from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen, cannot, unseen
+from loops.debug.places import by_place, stays
+from loops.debug.small import in_small
 
 MAX_SINGLES = 2  # single reverts before halving begins, when more suspects than this remain
 MAX_PARTNERS = 4  # single reverts in search of a partner before halving begins
 MAX_PLACEBOS = 2
+_SHARED = "what all these re-runs share is left (machine, environment, files outside the project, the checkpoint)"
 _MORE_THAN_ONE = "more than one change contributes"
 
 Step = tuple[Experiment, ...] | Decision
@@ -17,7 +20,10 @@ Step = tuple[Experiment, ...] | Decision
 
 def next_step(facts: Facts) -> Step:
     """The next batch of independent re-runs, or the decision."""
-    return _establish(facts) or _search(facts, _baseline(facts))
+    if facts.is_dear:
+        return in_small(facts, next_step)
+    at_place = by_place(facts, _repeats(facts) if facts.exact is False else ())
+    return at_place or _establish(facts) or _search(facts, _baseline(facts))
 
 
 def unnecessary(facts: Facts) -> tuple[str, ...]:
@@ -45,17 +51,19 @@ def _establish(facts: Facts) -> Step | None:
     """Replay and control; then, if the control shows the anomaly too, an earlier control or the circumstances."""
     replay = Experiment(kind=DiagnosticKind.REPLAY, label="the same code again", on=facts.everything)
     control = Experiment(kind=DiagnosticKind.CONTROL, label="the last good code", on=facts.control)
-    if missing := _unseen(facts, [replay, control]):
+    if missing := unseen(facts, [replay, control]):
         return missing
-    if facts.exact is False and (missing := _unseen(facts, _repeats(facts))):
+    if facts.exact is False and (missing := unseen(facts, _repeats(facts))):
         return missing
+    if facts.at(facts.everything) is Seen.IMPOSSIBLE:
+        return cannot("the same code could not be run again from the same checkpoint, so that nothing can be compared")
     if facts.at(facts.everything) is Seen.PARTIAL:
-        return _cannot("only part of the anomaly comes back when the same code runs again from the same checkpoint")
+        return cannot("only part of the anomaly comes back when the same code runs again from the same checkpoint")
     if facts.at(facts.everything) is not Seen.PRESENT:
-        return _cannot("the anomaly does not come back when the same code runs again from the same checkpoint")
+        return cannot("the anomaly does not come back when the same code runs again from the same checkpoint")
     again = [facts.seen(repeat.identity) for repeat in _repeats(facts)] if facts.exact is False else []
     if any(result is not Seen.PRESENT for result in again):
-        return _cannot("the anomaly does not come back in each of three runs of the same code from the same checkpoint")
+        return cannot("the anomaly does not come back in each of three runs of the same code from the same checkpoint")
     if facts.at(facts.control) is Seen.ABSENT:
         return None
     return _beyond_control(facts)
@@ -71,30 +79,31 @@ def _repeats(facts: Facts) -> list[Experiment]:
 
 def _beyond_control(facts: Facts) -> Step | None:
     if facts.at(facts.control) is Seen.IMPOSSIBLE:
-        return _cannot("the last good code cannot be run from this checkpoint, so there is no control")
+        return cannot("the last good code cannot be run from this checkpoint, so there is no control")
     if facts.control:
         first = Experiment(kind=DiagnosticKind.CONTROL, label="the first code of this run", on=frozenset())
-        if missing := _unseen(facts, [first]):
+        if missing := unseen(facts, [first]):
             return missing
         if facts.at(frozenset()) is Seen.ABSENT:
             return None
     if facts.at(facts.control) is Seen.PARTIAL:
-        return _cannot("the last good code shows part of the anomaly: more than one change contributes")
+        return cannot("the last good code shows part of the anomaly: more than one change contributes")
     return _circumstances_alone(facts)
 
 
 def _circumstances_alone(facts: Facts) -> Step:
     """The control shows the anomaly as well: only the way the run was resumed is left."""
     tests = [_without(facts, circumstance) for circumstance in _circumstances(facts)]
-    if missing := _unseen(facts, tests):
+    if missing := unseen(facts, tests):
         return missing
     cured = [option for option, test in zip(_circumstances(facts), tests, strict=True) if _is_absent(facts, test)]
     if not cured and not facts.changes:
-        return _cannot("nothing that Lathe can see had changed when it began")
+        nothing = "nothing that Lathe can see had changed when it began"
+        return cannot(f"{nothing}; {stays(facts)}" if stays(facts) else nothing)
     if not cured:
-        return _cannot("the last good code shows the anomaly too, so its cause is not among these changes")
+        return cannot(f"the last good code shows the anomaly too, so its cause is not among these changes: {_SHARED}")
     if also := _also_cures(facts, frozenset()):
-        return _cannot(f"leaving out {facts.title(also)} cures as well, although the last good code shows it")
+        return cannot(f"leaving out {facts.title(also)} cures as well, although the last good code shows it")
     placebo = _placebo(facts, frozenset())
     if isinstance(placebo, tuple):
         return placebo
@@ -135,17 +144,17 @@ def _halve(facts: Facts, baseline: On) -> Step:
     if isinstance(found, tuple):
         return found
     if found is None:
-        return _cannot(_why_not_isolated(facts))
-    if missing := _unseen(facts, [_revert(facts, found)]):
+        return cannot(_why_not_isolated(facts))
+    if missing := unseen(facts, [_revert(facts, found)]):
         return missing
     left, appears = facts.at(facts.everything - {found}), f"the anomaly appears with {facts.title(found)}"
     if left is Seen.ABSENT:
         return _confirm(facts, baseline, found)
     if left is Seen.IMPOSSIBLE:
-        return _cannot(f"{appears}, but the code cannot be run without it, so that this could not be cross-checked")
+        return cannot(f"{appears}, but the code cannot be run without it, so that this could not be cross-checked")
     if left is Seen.PARTIAL:
-        return _cannot(f"{appears}, but leaving it out cures only in part: {_MORE_THAN_ONE}")
-    return _cannot(f"{appears}, but leaving it out does not cure: more than one of these changes brings it about")
+        return cannot(f"{appears}, but leaving it out cures only in part: {_MORE_THAN_ONE}")
+    return cannot(f"{appears}, but leaving it out does not cure: more than one of these changes brings it about")
 
 
 def _why_not_isolated(facts: Facts) -> str:
@@ -196,7 +205,7 @@ def _confirm(facts: Facts, baseline: On, key: str) -> Step:
     """Leaving `key` out cures. Does adding it alone bring the anomaly about? Is the way of resuming needed too?"""
     add = _add(facts, baseline, (key,), DiagnosticKind.ADD)
     tests = [add, *(_without(facts, circumstance) for circumstance in _circumstances(facts))]
-    if missing := _unseen(facts, tests):
+    if missing := unseen(facts, tests):
         return missing
     result = facts.at(add.on)
     if result is Seen.IMPOSSIBLE:
@@ -205,7 +214,7 @@ def _confirm(facts: Facts, baseline: On, key: str) -> Step:
         return _partner(facts, baseline, key)
     if result is Seen.PARTIAL:
         title = facts.title(key)
-        return _cannot(f"leaving out {title} cures, but alone it brings about only part: {_MORE_THAN_ONE}")
+        return cannot(f"leaving out {title} cures, but alone it brings about only part: {_MORE_THAN_ONE}")
     return _prove(facts, baseline, (key,), "leaving it out cures, adding it alone to the good code brings it about")
 
 
@@ -218,11 +227,11 @@ def _confirm_in_order(facts: Facts, baseline: On, key: str) -> Step:
         Experiment(kind=DiagnosticKind.CONTROL, label=f"{label}, without it", on=before, suspects=(key,)),
         Experiment(kind=DiagnosticKind.ADD, label=label, on=before | {key}, suspects=(key,)),
     ]
-    if missing := _unseen(facts, tests):
+    if missing := unseen(facts, tests):
         return missing
     if facts.at(before) is Seen.ABSENT and facts.at(before | {key}) is Seen.PRESENT:
         return _prove(facts, baseline, (key,), "leaving it out cures, and the anomaly appears with it in the history")
-    return _cannot(f"leaving out {facts.title(key)} cures, but it could not be added to the good code to cross-check")
+    return cannot(f"leaving out {facts.title(key)} cures, but it could not be added to the good code to cross-check")
 
 
 def _partner(facts: Facts, baseline: On, key: str) -> Step:
@@ -238,19 +247,19 @@ def _partner(facts: Facts, baseline: On, key: str) -> Step:
             return found
         cures = [found] if found is not None else []
     if not cures:
-        return _cannot(f"leaving out {facts.title(key)} cures, but alone it does not bring the anomaly about")
+        return cannot(f"leaving out {facts.title(key)} cures, but alone it does not bring the anomaly about")
     return _two_by_two(facts, baseline, key, cures[0])
 
 
 def _two_by_two(facts: Facts, baseline: On, one: str, two: str) -> Step:
     both = _add(facts, baseline, (one, two), DiagnosticKind.COMBINATION)
     alone = _add(facts, baseline, (two,), DiagnosticKind.ADD)
-    if missing := _unseen(facts, [both, alone, _revert(facts, two)]):
+    if missing := unseen(facts, [both, alone, _revert(facts, two)]):
         return missing
     names = f"{facts.title(one)} and {facts.title(two)}"
     cures = facts.at(facts.everything - {two}) is Seen.ABSENT
     if facts.at(both.on) is not Seen.PRESENT or facts.at(alone.on) is not Seen.ABSENT or not cures:
-        return _cannot(f"{names} are both involved, but the four combinations do not separate them")
+        return cannot(f"{names} are both involved, but the four combinations do not separate them")
     reason = "neither brings it about alone, both together do, and leaving out either one cures"
     return _prove(facts, baseline, (one, two), reason)
 
@@ -262,17 +271,17 @@ def _prove(facts: Facts, baseline: On, cause: tuple[str, ...], reason: str) -> S
     """
     names = " and ".join(facts.title(key) for key in cause)
     if also := _also_cures(facts, frozenset(cause)):
-        return _cannot(f"{names}: {reason}; but leaving out {facts.title(also)} cures as well")
+        return cannot(f"{names}: {reason}; but leaving out {facts.title(also)} cures as well")
     partly = [c.title for c in _circumstances(facts) if facts.seen(_without(facts, c).identity) is Seen.PARTIAL]
     if partly:
-        return _cannot(f"{names}: {reason}; but undoing {partly[0]} cures in part: {_MORE_THAN_ONE}")
+        return cannot(f"{names}: {reason}; but undoing {partly[0]} cures in part: {_MORE_THAN_ONE}")
     placebo = _placebo(facts, frozenset(cause))
     if isinstance(placebo, tuple):
         return placebo
     needed = [c for c in _circumstances(facts) if _is_absent(facts, _without(facts, c))]
     kinds = [option.cause_kind for option in facts.changes if option.key in cause]
     kind = CauseKind.RESUME if needed else CauseKind.INTERACTION if len(cause) > 1 else kinds[0]
-    if missing := _unseen(facts, [] if needed else _fresh(facts, baseline)):
+    if missing := unseen(facts, [] if needed else _fresh(facts, baseline)):
         return missing
     together = f"; it needs {needed[0].title}" if needed else ""
     return Decision(
@@ -345,14 +354,5 @@ def _circumstances(facts: Facts) -> tuple[Option, ...]:
     return tuple(option for option in facts.ranked if option.circumstance)
 
 
-def _unseen(facts: Facts, experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
-    first = {experiment.identity: experiment for experiment in reversed(tuple(experiments))}
-    return tuple(e for e in reversed(first.values()) if facts.seen(e.identity) is None)
-
-
 def _is_absent(facts: Facts, experiment: Experiment) -> bool:
     return facts.seen(experiment.identity) is Seen.ABSENT
-
-
-def _cannot(reason: str) -> Decision:
-    return Decision(verdict=Verdict.CANNOT_TELL, reason=reason)

@@ -8,7 +8,7 @@ from typing import Any
 
 from context_store import Store
 from context_store.records import Checkpoint, NewProposal, Proposal, Segment, VerdictRecord
-from contracts.enums import DiagnosticKind, EffectKind, ProposalState, Verdict
+from contracts.enums import CauseKind, DiagnosticKind, EffectKind, ProposalState, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case, declared
 from loops.debug.experiments import code_of, overrides_of, payload_of, seed_of, without_on
@@ -27,8 +27,11 @@ _WATCHED_STEPS = 60
 def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verdict: VerdictRecord) -> Proposal | None:
     """The open proposal of the case, or a new one for its proven cause.
 
-    None when the code that the run goes on with could not be run without the cause, or no checkpoint is left.
+    None when the code that the run goes on with could not be run without the cause, no checkpoint is left, or the
+    cause is a machine.
     """
+    if decision.cause_kind is CauseKind.HARDWARE:
+        return None  # no diff mends a machine
     if already := store.proposals.list(state=ProposalState.OPEN, investigation_id=case.investigation.id):
         return already[0]
     diff = _diff_of_revert(store, case, facts, decision)
@@ -49,10 +52,17 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
             f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, "
             f"and {_guarded(case)}; else this is taken back: the run goes on from step {checkpoint.step} as before"
         ),
-        evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6]),
+        evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6], *_precedents(store, case)),
         expires_at=case.investigation.opened_at + VALID_S,
     )
     return store.proposals.put(proposal)
+
+
+def _precedents(store: Store, case: Case) -> tuple[EvidenceRef, ...]:
+    """Earlier cases of the same kind, so that whoever decides can read what was done then."""
+    found = [each.investigation_id for each in store.recurrence.like(case.leading) if each.is_strong]
+    known = [case_id for case_id in found if case_id and case_id != case.investigation.id]
+    return tuple(EvidenceRef(kind="investigation", id=case_id) for case_id in known[:2])
 
 
 def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Experiment | None:
@@ -61,7 +71,8 @@ def fix_trial(store: Store, case: Case, facts: Facts, decision: Decision) -> Exp
     A fix on the faulty version would take the newer commits out of the run.
     """
     newest = _newest(store, case)
-    if decision.verdict is not Verdict.PROVEN or case.scene is None or newest.code_version == case.scene.faulty:
+    is_mendable = decision.verdict is Verdict.PROVEN and decision.cause_kind is not CauseKind.HARDWARE
+    if not is_mendable or case.scene is None or newest.code_version == case.scene.faulty:
         return None
     fixed = facts.leaving_out(decision.cause[0])
     return Experiment(

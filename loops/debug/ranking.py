@@ -1,17 +1,21 @@
-"""Deterministic ranking of factors: timing, what the change is in substance, whether its words bear on the statistics
-that moved, whether it names the layers, and what was excluded before. Each part is said in words."""
+"""Deterministic ranking of factors: timing, what the change is in substance, whether its words and the fields it reads
+bear on the statistics that moved, whether it names the layers, and what was excluded before. Each part is said in
+words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from context_store import Store
+from context_store.code import diff_of
+from context_store.negatives import hash_of_diff
 from context_store.records import Anomaly, NegativeResult
 from contracts.enums import CauseKind
 from contracts.evidence import EvidenceRef
 from contracts.names import SeriesName
+from loops.debug.reading import FieldReads, field_reads
 from loops.debug.substance import Substance, changed_lines, tokens
 from loops.debug.suspects import Factor, Scene
 from loops.debug.topics import split_words, topics_of
@@ -28,41 +32,67 @@ _WEIGHT = {
 }
 _EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
 _CONSEQUENCE = 0.5  # weight of the findings after the first
-_BASE, _SCOPE, _MODULE, _EXPLAINS = 0.1, 0.4, 0.2, 0.4
+_BASE, _SCOPE, _MODULE, _EXPLAINS, _READS, _HARMED = 0.1, 0.4, 0.2, 0.4, 0.3, 0.5
+_PLACE = 0.5  # of a rank that departs: its machine, or its share of the data
 _FEW_LAYERS = 4
 _SAME_TEXT = 12  # negative results looked at for one factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A factor with its score in 0..1 and the reasons for it. `excluded_by`: stored negative results against it."""
+    """A factor with its score in 0..1 and the reasons for it. `excluded_by`: stored negative results against it.
+
+    `fields`: those it reads that bear on what departs.
+    """
 
     factor: Factor
     score: float
     reason: str
     excluded_by: tuple[NegativeResult, ...] = ()
+    fields: tuple[EvidenceRef, ...] = ()
 
     @property
     def evidence(self) -> tuple[EvidenceRef, ...]:
         refs = tuple(EvidenceRef(kind="negative", id=str(negative.id)) for negative in self.excluded_by)
-        return (*self.factor.evidence, *refs)
+        return (*self.factor.evidence, *self.fields, *refs)
 
 
 def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Ranked, ...]:
     """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads."""
-    ranked = [_rank_one(store, scene, factor, anomalies) for factor in scene.factors]
+    reads = field_reads(store, scene, anomalies[0])
+    same = _with_same_change(store, scene)
+    ranked = [
+        _rank_one(store, scene, factor, anomalies, _reads_of(factor, reads), same.get(factor.key, ()))
+        for factor in scene.factors
+    ]
     order = {factor.key: i for i, factor in enumerate(scene.factors)}
     return tuple(sorted(ranked, key=lambda r: (-round(r.score, 6), -order[r.factor.key])))
 
 
-def _rank_one(store: Store, scene: Scene, factor: Factor, anomalies: Sequence[Anomaly]) -> Ranked:
+def _reads_of(factor: Factor, reads: Mapping[str, FieldReads]) -> FieldReads | None:
+    return reads.get(factor.commit.hash) if factor.commit else None
+
+
+def _rank_one(
+    store: Store,
+    scene: Scene,
+    factor: Factor,
+    anomalies: Sequence[Anomaly],
+    read: FieldReads | None,
+    same: Sequence[NegativeResult],
+) -> Ranked:
+    if factor.rank is not None:
+        return Ranked(factor=factor, score=_PLACE, reason=f"what departs is rank {factor.rank}'s alone")
     words = set(split_words(factor_words(factor)))
     link, topics = _link(words, anomalies)
     layers, modules = _named_layers(factor, anomalies), _named_modules(words, anomalies)
-    known = _known_exclusions(store, scene, factor, anomalies[0])
+    known = _known_exclusions(store, scene, factor, anomalies[0], same)
     explained = _explained(words, factor, scene)
     match = _BASE + link + _SCOPE * bool(layers) + _MODULE * bool(modules) + _EXPLAINS * bool(explained)
-    score = match / (_BASE + 1.0 + _SCOPE + _MODULE + _EXPLAINS) * _WEIGHT[factor.substance]
+    match += _READS * read.strength if read else 0.0
+    harm = [each for each in same if each.reason_class == "caused_anomaly"]
+    match += _HARMED * bool(harm)
+    score = match / (_BASE + 1.0 + _SCOPE + _MODULE + _EXPLAINS + _READS + _HARMED) * _WEIGHT[factor.substance]
     score *= (1.0 if factor.is_new else _EARLIER) * (1.0 if factor.testable else _UNTESTABLE)
     score *= _EXCLUDED_BEFORE if known else 1.0
     reasons = [
@@ -73,8 +103,11 @@ def _rank_one(store: Store, scene: Scene, factor: Factor, anomalies: Sequence[An
     reasons += [f"names layer {', '.join(layers)}"] if layers else []
     reasons += [f"names {', '.join(modules)}"] if modules else []
     reasons += [f"may be why {explained}"] if explained else []
+    reasons += [read.reason] if read else []
+    reasons += [f"the same change did harm before: {each.reason}" for each in harm[:1]]
     reasons += [f"excluded before: {negative.reason}" for negative in known[:1]]
-    return Ranked(factor=factor, score=score, reason="; ".join(reasons), excluded_by=known)
+    fields = read.evidence if read else ()
+    return Ranked(factor=factor, score=score, reason="; ".join(reasons), excluded_by=known, fields=fields)
 
 
 def factor_words(factor: Factor) -> list[str]:
@@ -128,15 +161,31 @@ def _named_modules(words: set[str], anomalies: Sequence[Anomaly]) -> list[str]:
     return sorted(module for module in modules if module and not module.isdigit() and module.lower() in words)
 
 
-def _known_exclusions(store: Store, scene: Scene, factor: Factor, anomaly: Anomaly) -> tuple[NegativeResult, ...]:
+def _known_exclusions(
+    store: Store, scene: Scene, factor: Factor, anomaly: Anomaly, same: Sequence[NegativeResult]
+) -> tuple[NegativeResult, ...]:
     """Stored exclusions of the same change for the same kind of anomaly in this project, by re-runs of other cases."""
     if factor.commit is None or factor.cause_kind is CauseKind.ENVIRONMENT:
         return ()
     found = store.negatives.search(factor.commit.hash, project_id=scene.project_id, limit=_SAME_TEXT)
+    named = [each for each, _ in found if each.context.get("commit") == factor.commit.hash]
+    by_id = {each.id: each for each in (*named, *same)}
     return tuple(
         negative
-        for negative, _ in found
-        if negative.context.get("commit") == factor.commit.hash
-        and negative.context.get("anomaly_kind") == anomaly.kind
-        and negative.reason_class == "excluded_by_rerun"
+        for negative in by_id.values()
+        if negative.context.get("anomaly_kind") == anomaly.kind and negative.reason_class == "excluded_by_rerun"
     )
+
+
+def _with_same_change(store: Store, scene: Scene) -> dict[str, list[NegativeResult]]:
+    """By factor: what other runs of the project say of the same change, whichever commit made it there.
+
+    A change that was taken back may have come again.
+    """
+    hashes = {factor.key: hash_of_diff(diff_of(factor.hunks)) for factor in scene.factors if factor.hunks}
+    known = store.negatives.with_diffs(set(hashes.values()))
+    return {
+        key: [n for n in known[hashed] if n.project_id == scene.project_id and n.context.get("run") != scene.run_id]
+        for key, hashed in hashes.items()
+        if hashed in known
+    }

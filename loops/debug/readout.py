@@ -13,13 +13,15 @@ from context_store.records import Diagnostic, Effect
 from contracts.enums import DiagnosticKind, EffectState
 from loops.debug.case import Case, references
 from loops.debug.experiments import FRESH_STEPS, payload_of
-from loops.debug.facts import Identity, Seen
+from loops.debug.facts import Identity, Seat, Seen
 from loops.debug.measure import Reading, Window, magnitude, readings
+from loops.debug.places import on_rank
 from loops.debug.view import read_matrix, view_series
 
 Floats = NDArray[np.float64]
 
 ABSENT_BELOW, PRESENT_FROM = 0.25, 0.75  # 0 is the control, 1 the anomalous run; what lies between decides nothing
+_HALF = 0.5
 _WALL_CLOCK = ("tokens_per_second", "step_time_s")  # the only series that may differ in an exact replay
 _FRESH = Window(lo=FRESH_STEPS // 2, hi=FRESH_STEPS)  # steps over which a run from random weights is read
 
@@ -85,8 +87,46 @@ def read_rerun(store: Store, case: Case, diagnostic: Diagnostic, control: Diagno
     reference = normal if control is None else _readings(store, case, control.run_id, case.window)
     if reference is None:
         return None
-    per_step = magnitude(run, anomalous, reference, noise)
+    per_step = _shown(magnitude(run, anomalous, reference, noise), case.probe.reading)
     return None if np.isnan(per_step).any() else Measured(mean=float(per_step.mean()), per_step=per_step)
+
+
+def read_swap(store: Store, case: Case, run_id: str, seat: Seat) -> Measured | None:
+    """How much of the anomaly stayed with the rank, where it changed places with its partner.
+
+    The mean of what the rank still shows and of what the partner does not show: 1 when all of it stayed, 0 when all of
+    it went with the place, one half when it is gone or is seen on both.
+    """
+    anomalous = readings(case.view, case.probe, case.window)
+    _, normal, noise = references(case.probe)
+    sides = []
+    for probe in (case.probe, on_rank(case.probe, seat.partner)):
+        found = readings(view_series(store, run_id, probe.names), probe, case.window)
+        if found is None or anomalous is None:
+            return None
+        sides.append(_shown(magnitude(found, anomalous, normal, noise), probe.reading))
+    length = min(side.size for side in sides)
+    per_step = 0.5 * (sides[0][:length] + 1.0 - sides[1][:length])
+    return None if np.isnan(per_step).any() else Measured(mean=float(per_step.mean()), per_step=per_step)
+
+
+def read_small(store: Store, case: Case, run_id: str, control_id: str) -> Measured | None:
+    """How far a smaller training lies from the smaller control, in units of this run's anomaly; the control is 0."""
+    sides = [_readings(store, case, each, _FRESH) for each in (run_id, control_id)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    anomalous, normal, noise = references(case.probe)
+    per_step = magnitude(normal + sides[0] - sides[1].mean(axis=1, keepdims=True), anomalous, normal, noise)
+    mean = 0.0 if run_id == control_id else float(per_step.mean())
+    return None if np.isnan(per_step).any() else Measured(mean=mean, per_step=per_step)
+
+
+def _shown(per_step: Floats, reading: Reading) -> Floats:
+    """Against peers a step counts whole or not at all: 1 where more than half of the anomaly shows.
+
+    How many times slower a rank is depends on what else its machine does; whether it is slower does not.
+    """
+    return np.asarray(per_step > _HALF, dtype=np.float64) if reading is Reading.LOG_OVER_PEERS else per_step
 
 
 def read_pairs(store: Store, case: Case, pairs: Sequence[tuple[Diagnostic, Diagnostic]]) -> Floats:
@@ -134,7 +174,7 @@ def why_impossible(effect: Effect, case: Case) -> str:
 
 
 def _readings(store: Store, case: Case, run_id: str, window: Window) -> Floats | None:
-    found = readings(view_series(store, run_id, case.probe.series), case.probe, window)
+    found = readings(view_series(store, run_id, case.probe.names), case.probe, window)
     expected = window.hi - window.lo + 1
     enough = 1 if case.probe.reading in (Reading.SLOPE, Reading.NONFINITE) else expected // 2
     return None if found is None or found.shape[1] < enough else found

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
-from contracts.enums import Verdict
+from contracts.enums import DiagnosticKind, Verdict
 from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
@@ -19,6 +19,11 @@ _TERMS = (
     "Effect: the share of the anomaly that goes away when the cause is left out; 1 is all of it. Scope `this_run`: "
     "seen in re-runs from this run's own checkpoint, and said of this run only; `same_code_small`: also from random "
     "weights with other seeds; `observed`: nothing was re-run, so no cause is claimed."
+)
+_IN_SMALL = (
+    "Those with the role `proxy` start from random weights with fewer and shorter sequences instead, since re-runs at "
+    "full size cost more than the case may spend. They are compared with the last good code run in the same way, and "
+    "point to a cause without proving it."
 )
 _SHOWN = 6  # suspects that are listed though nothing was run for them
 _SCORE = (
@@ -134,9 +139,10 @@ def _diagnostics(case: Case, diagnostics: list[Diagnostic]) -> list[str]:
         f"Each starts from the run's checkpoint of step {case.scene.segment.start_step if case.scene else 0} and is "
         f"compared over steps {case.window.lo}-{case.window.hi} on {measured}{more} ({case.probe.reading}): 0 is like "
         f"the last good code, 1 like the recorded run; below {ABSENT_BELOW} the anomaly is gone, from {PRESENT_FROM} "
-        "on it is there."
+        "on it is there. The last good code itself is compared with the steps before the onset."
     )
-    return ["## Re-runs", note, "\n".join(rows)]
+    small = [_IN_SMALL] if any(d.kind is DiagnosticKind.PROXY for d in diagnostics) else []
+    return ["## Re-runs", note, *small, "\n".join(rows)]
 
 
 def _cost(store: Store, case_id: str) -> list[str]:
@@ -170,7 +176,8 @@ def _exclusions(negatives: list[NegativeResult], told: str) -> list[str]:
 def _proposals(store: Store, case_id: str) -> list[str]:
     parts: list[str] = []
     for proposal in store.proposals.list(investigation_id=case_id):
-        decided = f" by {proposal.decided_by}: {proposal.comment}" if proposal.decided_by else ""
+        said = f": {proposal.comment}" if proposal.comment else ""
+        decided = f" by {proposal.decided_by}{said}" if proposal.decided_by else ""
         parts.append(
             f"**{proposal.title}** (`proposal:{proposal.id}`, {proposal.state}{decided}). Risk: {proposal.risk}. "
             f"How it is verified: {proposal.verification}."

@@ -28,6 +28,7 @@ class Factor:
 
     `undo` holds overrides with the earlier values. `testable` False: nothing here can switch it off. `is_new` False:
     in force before the last known good step already. `circumstance`: how the run was resumed, not what the team edited.
+    `rank`: it is the place of that rank, which another one can take.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Factor:
     is_new: bool = True
     testable: bool = True
     circumstance: bool = False
+    rank: int | None = None
 
     @property
     def commits(self) -> tuple[str, ...]:
@@ -107,6 +109,7 @@ def _code_and_config(
 ) -> list[Factor]:
     commits = _commits(store, project_id, before.code_version, segment.code_version)
     hunks = {commit.hash: tuple(store.code.hunks(project_id, commit.hash)) for commit in commits}
+    commits = [commit for commit in commits if hunks[commit.hash] or len(commit.parents) < 2]
     changes = diff_config(before.declared, segment.declared)
     by_commit, unclaimed = _attribute(changes, hunks)
     factors = [_commit_factor(c, hunks[c.hash], by_commit.get(c.hash, ())) for c in commits]
@@ -114,10 +117,10 @@ def _code_and_config(
 
 
 def _commits(store: Store, project_id: str, after: str, upto: str) -> list[Commit]:
-    """Commits with changes of their own in (after, upto]; merges bring none."""
+    """Commits in (after, upto]."""
     if not upto or not after or upto == after:
         return []
-    return [commit for commit in store.code.commits(project_id, after, upto) if len(commit.parents) < 2]
+    return store.code.commits(project_id, after, upto)
 
 
 def _commit_factor(commit: Commit, hunks: tuple[Hunk, ...], fields: tuple[ConfigChange, ...]) -> Factor:
@@ -171,7 +174,7 @@ def _environment(run_id: str, before: SegmentView, segment: SegmentView) -> list
             testable=False,
         )
         for change in diff_config(before.environment, segment.environment)
-        if change.key not in _HOST_FACTS
+        if change.key not in _HOST_FACTS and not change.key.startswith("host.")
     ]
 
 

@@ -17,11 +17,29 @@ from loops.debug.executed import files_differ, inputs_differ, is_imported, ran_l
 from loops.debug.experiments import commits_in_order, payload_of
 from loops.debug.facts import Decision, Facts, Identity, On
 from loops.debug.nature import in_words, nature_of
-from loops.debug.readout import ABSENT_BELOW, Exactness, Measured, control_of, exactness, read_pairs, read_rerun
+from loops.debug.places import placebo_of, swap_of
+from loops.debug.readout import (
+    ABSENT_BELOW,
+    Exactness,
+    Measured,
+    control_of,
+    exactness,
+    read_pairs,
+    read_rerun,
+    read_swap,
+)
 from loops.statistics.paired import block_bootstrap, sign_test_p, t_interval
 
 _NOISE_FACTOR = 2.0  # the recession must exceed the noise by this much
 _MIN_REPLAYS = 3  # that show the spread, when they are not bitwise equal
+_OVERTURNS_CHANGE = (
+    "a re-run of the same code from the same checkpoint without the anomaly, one with the change left out that still "
+    "shows it, or an innocent change whose removal cures as well"
+)
+_OVERTURNS_PLACE = (
+    "an exchange after which the rank still shows it, one after which whoever is in its place does not, or a re-run on "
+    "other machines that shows it as well"
+)
 _MIN_PAIRS = 5  # a claim beyond this run needs as many seed pairs (three agreeing pairs are p = 0.125)
 
 
@@ -43,7 +61,10 @@ def verdicts_of(store: Store, case: Case, facts: Facts, decision: Decision) -> l
     runs = _Runs(store, case)
     if decision.verdict is not Verdict.PROVEN:
         return [_cannot_tell(case, runs, decision.reason, None)]
-    proof = _proof(store, case, runs, facts, decision)
+    if decision.cause_kind is CauseKind.HARDWARE:
+        proof = _place_proof(store, case, runs, facts)
+    else:
+        proof = _proof(store, case, runs, facts, decision)
     if proof.lacks:
         return [_cannot_tell(case, runs, f"{decision.reason}; but {' and '.join(proof.lacks)}", proof)]
     found = [_proven(case, runs, facts, decision, proof)]
@@ -65,7 +86,9 @@ class _Runs:
         self._by_run = {d.run_id: d for d in self.all}
 
     def of(self, on: On, without: On = frozenset(), seed: int | None = None) -> Diagnostic | None:
-        identity = Identity(on=on, without=without, seed=seed)
+        return self.at(Identity(on=on, without=without, seed=seed))
+
+    def at(self, identity: Identity) -> Diagnostic | None:
         return self._by_run.get(str(payload_of(self._case, identity)["run_id"]))
 
     @property
@@ -92,15 +115,42 @@ def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decisi
     measured = read_rerun(store, case, revert, against) if revert else None
     effect, interval = _effect(measured, noise)
     lacks = [] if placebo else ["no innocent change could be left out for comparison (placebo)"]
-    if not exact.is_exact and len(runs.replays) < _MIN_REPLAYS:
-        lacks.append("the replay is not bitwise equal, and its spread was not measured by three replays")
-    if effect <= 1.0 - ABSENT_BELOW or effect < _NOISE_FACTOR * noise:
-        lacks.append(
-            f"leaving it out takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}"
-        )
+    lacks += _too_faint(runs, exact, effect, noise)
     lacks += [] if circumstance or revert is None else _not_executed(store, case, facts, cause, replay, runs)
     measures = tuple(d.measure for d in runs.replays if d.measure is not None)
     return Proof(exact=exact, replays=measures, noise=noise, effect=effect, interval=interval, lacks=tuple(lacks))
+
+
+def _place_proof(store: Store, case: Case, runs: _Runs, facts: Facts) -> Proof:
+    """As `_proof`: the exchange takes the part of both the revert and the add, that of two others is the placebo."""
+    seat = facts.seat
+    assert seat is not None
+    replay = runs.of(facts.everything)
+    swap, placebo = runs.at(swap_of(facts, seat).identity), runs.at(placebo_of(facts, seat).identity)
+    assert replay is not None
+    assert swap is not None
+    assert placebo is not None
+    exact = exactness(store, case, replay.run_id)
+    noise = max(_off(each) for each in (*runs.replays, placebo))
+    effect, interval = _effect(read_swap(store, case, swap.run_id, seat), noise)
+    return Proof(
+        exact=exact,
+        replays=tuple(d.measure for d in runs.replays if d.measure is not None),
+        noise=noise,
+        effect=effect,
+        interval=interval,
+        lacks=tuple(_too_faint(runs, exact, effect, noise)),
+    )
+
+
+def _too_faint(runs: _Runs, exact: Exactness, effect: float, noise: float) -> list[str]:
+    """What the numbers lack."""
+    lacks = []
+    if not exact.is_exact and len(runs.replays) < _MIN_REPLAYS:
+        lacks.append("the replay is not bitwise equal, and its spread was not measured by three replays")
+    if effect <= 1.0 - ABSENT_BELOW or effect < _NOISE_FACTOR * noise:
+        lacks.append(f"that takes away {effect:.2f} of the anomaly, not clearly more than the noise {noise:.2f}")
+    return lacks
 
 
 def _off(diagnostic: Diagnostic) -> float:
@@ -147,12 +197,8 @@ def _not_executed(
 
 def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Proof) -> VerdictRecord:
     names = " and ".join(facts.title(key) for key in decision.cause)
-    if proof.exact.is_exact:
-        replay = f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
-    else:
-        shown = ", ".join(f"{measure:.2f}" for measure in proof.replays)
-        replay = f"the replay is not bitwise equal; {len(proof.replays)} replays show {shown} of the anomaly"
-    low, high = proof.interval
+    is_place = decision.cause_kind is CauseKind.HARDWARE
+    told = _told_of_place if is_place else _told_of_change
     return VerdictRecord(
         investigation_id=case.investigation.id,
         verdict=Verdict.PROVEN,
@@ -161,17 +207,36 @@ def _proven(case: Case, runs: _Runs, facts: Facts, decision: Decision, proof: Pr
         num_reruns=len(runs.all),
         effect=proof.effect,
         interval=proof.interval,
-        statement=(
-            f"{names} caused it in this run: {decision.reason}. Leaving it out takes away {proof.effect:.2f} of the "
-            f"anomaly (95 % {low:.2f} to {high:.2f}); {replay}; leaving out an innocent change "
-            f"({facts.title(decision.placebo or '')}) changes it by {proof.noise:.2f}."
-        ),
-        would_overturn=(
-            "a re-run of the same code from the same checkpoint without the anomaly, one with the change left out that "
-            "still shows it, or an innocent change whose removal cures as well"
-        ),
+        statement=f"{names} caused it in this run: {decision.reason}. {told(facts, decision, proof)}",
+        would_overturn=_OVERTURNS_PLACE if is_place else _OVERTURNS_CHANGE,
         evidence=(*case.leading.evidence[:2], *runs.evidence),
     )
+
+
+def _told_of_change(facts: Facts, decision: Decision, proof: Proof) -> str:
+    low, high = proof.interval
+    return (
+        f"Leaving it out takes away {proof.effect:.2f} of the anomaly (95 % {low:.2f} to {high:.2f}); "
+        f"{_replay(proof)}; leaving out an innocent change ({facts.title(decision.placebo or '')}) changes it by "
+        f"{proof.noise:.2f}."
+    )
+
+
+def _told_of_place(facts: Facts, decision: Decision, proof: Proof) -> str:
+    assert facts.seat is not None
+    (one, two), (low, high) = facts.seat.bystanders, proof.interval
+    return (
+        f"{proof.effect:.2f} of the anomaly goes with the place (95 % {low:.2f} to {high:.2f}); {_replay(proof)}; "
+        f"exchanging ranks {one} and {two} takes away at most {proof.noise:.2f}. Code, configuration and samples "
+        "were the same each time: mend that place or leave it out."
+    )
+
+
+def _replay(proof: Proof) -> str:
+    if proof.exact.is_exact:
+        return f"the replay is bitwise equal in {proof.exact.num_series} series over {proof.exact.num_steps} steps"
+    shown = ", ".join(f"{measure:.2f}" for measure in proof.replays)
+    return f"the replay is not bitwise equal; {len(proof.replays)} replays show {shown} of the anomaly"
 
 
 def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> VerdictRecord:
@@ -179,10 +244,14 @@ def _cannot_tell(case: Case, runs: _Runs, reason: str, proof: Proof | None) -> V
     nature = nature_of(case.anomalies)
     looks, against = in_words(nature) if nature else ("", "")
     overturn = "re-runs that separate the suspects that are left, or telemetry of what was not recorded"
+    scope = Scope.OBSERVED
+    if done:
+        is_small = all(each.kind is DiagnosticKind.PROXY for each in done)
+        scope = Scope.SAME_CODE_SMALL if is_small else Scope.THIS_RUN
     return VerdictRecord(
         investigation_id=case.investigation.id,
         verdict=Verdict.CANNOT_TELL,
-        scope=Scope.THIS_RUN if done else Scope.OBSERVED,
+        scope=scope,
         suspect_keys=(),
         num_reruns=len(runs.all),
         effect=proof.effect if proof else None,

@@ -31,7 +31,7 @@ class Verification:
 
 def verify_fix(store: Store, case: Case, segment: int) -> Verification:
     """Read the probe over the second half of the fixed segment."""
-    names = tuple(dict.fromkeys((*case.probe.series, *_GUARDS)))
+    names = tuple(dict.fromkeys((*case.probe.names, *_GUARDS)))
     view = view_run(store, case.run_id, names=names)
     fixed = next((s for s in view.segments if s.number == segment), None)
     if fixed is None or fixed.last_step - fixed.start_step < _MIN_STEPS:
@@ -70,7 +70,7 @@ def _measure(store: Store, case: Case, view: RunView, window: Window) -> float |
     anomalous, normal, noise = references(case.probe)
     control = control_of(store.knowledge.diagnostics(case.investigation.id))
     if control is not None:
-        level = readings(view_series(store, control.run_id, case.probe.series), case.probe, case.window)
+        level = readings(view_series(store, control.run_id, case.probe.names), case.probe, case.window)
         normal = level.mean(axis=1, keepdims=True) if level is not None else normal
     mean = found.mean(axis=1, keepdims=True)
     return float(np.mean(magnitude(mean, anomalous, normal, noise)))

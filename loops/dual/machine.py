@@ -24,12 +24,14 @@ from contracts.evidence import EvidenceRef
 
 VALID_S = 7 * 24 * 3600.0  # how long a person may take
 ACTOR = "loop:dual"
+_TOLD = frozenset({Stage.ITERATE, Stage.ENDED})  # what is said when an experiment comes here
 
 
 class Standing(StrEnum):
     """Why `run` returned."""
 
     MOVED = "moved"
+    AT_WORK = "at_work"
     WAITS_FOR_A_PERSON = "waits_for_a_person"
     DECLINED = "declined"
     OUT_OF_BUDGET = "out_of_budget"
@@ -42,7 +44,7 @@ class Report:
     """What came of the work at a stage, and where to go on.
 
     `note`: the plan, the finding or the recommendation, for whoever has to decide; `spent`: by this work; `cost`: at
-    most what the work at `after` will spend (inner edges), reserved before it begins.
+    most what the work at `after` will spend, reserved before it begins.
     """
 
     after: Stage
@@ -55,7 +57,9 @@ class Report:
 class Work(Protocol):
     """Does what a stage is there for. May be asked again after a crash and then gives the same answer."""
 
-    def perform(self, experiment: Experiment) -> Report: ...
+    def perform(self, experiment: Experiment) -> Report | None:
+        """None while something that was asked for is under way: ask again soon. May raise BudgetExceeded."""
+        ...
 
 
 class DualLoop:
@@ -79,19 +83,29 @@ class DualLoop:
             return Standing.ENDED
         if self._store.policies.halted() is not None:
             return Standing.HALTED
-        report = self._work.perform(experiment)
-        self._settle(experiment, report.spent)
-        if EDGES.get((experiment.stage, report.after)) is Edge.OUTER:
-            return self._ask(experiment, report)
         try:
+            report = self._work.perform(experiment)
+        except BudgetExceeded as error:
+            return self._out_of_budget(experiment, f"stops at {experiment.stage}: {error.message}")
+        if report is None:
+            return Standing.AT_WORK
+        self._settle(experiment, report.spent)
+        try:
+            if EDGES.get((experiment.stage, report.after)) is Edge.OUTER:
+                return self._ask(experiment, report)
             self._store.experiments.pass_inner(experiment, report.after, report.cost, report.note, ACTOR)
         except BudgetExceeded as error:
-            self._tell(experiment, "finding", f"stops before {report.after}: {error.message}. {report.note}")
-            return Standing.OUT_OF_BUDGET
+            return self._out_of_budget(experiment, f"stops before {report.after}: {error.message}. {report.note}")
+        if report.after in _TOLD:
+            self._tell(experiment, "finding", f"{experiment.title}: {report.note}")
         return Standing.MOVED
 
+    def _out_of_budget(self, experiment: Experiment, text: str) -> Standing:
+        self._tell(experiment, "finding", text)
+        return Standing.OUT_OF_BUDGET
+
     def _settle(self, experiment: Experiment, spent: Amount) -> None:
-        """The work was paid for by the inner edge that led to it; what an outer edge led to has no reservation."""
+        """The work was paid for by the edge that led to it."""
         steps = self._store.experiments.history(experiment.id)
         if steps and steps[-1].reservation_key:
             self._store.budgets.settle(
@@ -105,7 +119,7 @@ class DualLoop:
     def _ask(self, experiment: Experiment, report: Report) -> Standing:
         proposal = self._proposal(experiment, report)
         if proposal.state is ProposalState.APPROVED:
-            self._store.experiments.pass_outer(experiment, report.after, proposal.id, report.note)
+            self._store.experiments.pass_outer(experiment, report.after, proposal.id, report.note, cost=report.cost)
             return Standing.MOVED
         if proposal.state is ProposalState.OPEN:
             return Standing.WAITS_FOR_A_PERSON
@@ -113,7 +127,7 @@ class DualLoop:
 
     def _proposal(self, experiment: Experiment, report: Report) -> Proposal:
         """The same one however often it is asked for; the first time it is told."""
-        known = {each.id for each in self._store.proposals.list()}
+        known = {each.id for each in self._store.proposals.list(ProposalState.OPEN)}
         proposal = self._store.proposals.put(
             NewProposal(
                 investigation_id=None,
@@ -126,9 +140,10 @@ class DualLoop:
                 verification="its analysis is reported before the next iteration is asked for",
                 evidence=(EvidenceRef(kind="experiment", id=experiment.id), *report.evidence),
                 expires_at=self._clock() + VALID_S,
+                owner=experiment.opened_by,
             )
         )
-        if proposal.id not in known:
+        if proposal.state is ProposalState.OPEN and proposal.id not in known:
             self._tell(experiment, "approval", f"waiting for a person: {proposal.title}. {report.note}")
         return proposal
 

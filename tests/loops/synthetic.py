@@ -142,6 +142,8 @@ def declared(code: Code, dp_size: int) -> dict[str, Scalar]:
         "optim.attention_lr": code.attention_lr,
         "optim.norm.weight_decay": 0.0,
         "data.mixture": code.mixture,
+        "data.batch_size": 16,
+        "data.seq_len": 64,
         "parallel.dp_size": dp_size,
         "steps": 240,
     }

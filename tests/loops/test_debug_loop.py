@@ -33,6 +33,7 @@ from contracts.enums import (
     Scope,
     Verdict,
 )
+from contracts.evidence import EvidenceRef
 from loops.core import Limits
 from loops.debug import detect, open_case
 from loops.debug.case import load_case
@@ -55,7 +56,10 @@ def kinds(store: Store, case_id: str) -> list[DiagnosticKind]:
 
 
 def test_from_symptom_to_verified_fix(world: World, new_runner: NewRunner) -> None:
-    """Shows R801-3.1: discover, attribute, fix and verify, each with a stored artefact."""
+    """Shows R801-3.1: discover, attribute, fix and verify, each with a stored artefact.
+
+    Shows R801-1.10: the fix enters the run that goes on, at a logged step; its steps go on from there, not from zero.
+    """
     heads = world.lay_out([REPORT, MIXTURE], [README, ATTENTION, SCALE])
     world.train("run", heads)
     runner = new_runner()
@@ -86,6 +90,9 @@ def test_from_symptom_to_verified_fix(world: World, new_runner: NewRunner) -> No
     assert "The fix holds" in closed.statement
     segments = world.store.runs.segments("run")
     assert (segments[-1].number, segments[-1].start_step, segments[-1].last_step) == (3, 170, 240)
+    assert segments[-1].start_step == segments[-2].last_step
+    steps = world.store.series.read("run", "lm_loss").steps
+    assert list(steps) == list(range(1, 241))
     assert set(world.executed.values()) == {1}
     report = world.store.knowledge.report(case_id)
     for heading in ("## Verdict", "## What was seen", "## Suspects", "## Re-runs", "## What was ruled out", "## Fix"):
@@ -93,7 +100,10 @@ def test_from_symptom_to_verified_fix(world: World, new_runner: NewRunner) -> No
 
 
 def test_exclusions_carry_evidence_and_shorten_the_next_case(world: World, new_runner: NewRunner) -> None:
-    """Shows R801-2.5 and R801-2.6: what was ruled out is found again, and the next case needs fewer re-runs."""
+    """Shows R801-2.5 and R801-2.6: what was ruled out is found again, and the next case needs fewer re-runs.
+
+    Shows R801-3.21: each diagnosis has its report, made from records, and a later proposal links to the earlier one.
+    """
     heads = world.lay_out([REPORT], [SCALE, WARMUP, ATTENTION])
     world.train("first", heads)
     world.train("second", heads, seed=2)
@@ -110,6 +120,9 @@ def test_exclusions_carry_evidence_and_shorten_the_next_case(world: World, new_r
     ledger = world.store.ledger.list(subject=f"investigation:{second}")
     recalled = [entry for entry in ledger if entry.action == "recall"]
     assert {ref.kind for ref in recalled[0].evidence} == {"negative"}
+    assert "## Seen before" in world.store.knowledge.report(second)
+    (proposal,) = world.store.proposals.list(investigation_id=second)
+    assert EvidenceRef(kind="investigation", id=first) in proposal.evidence
 
 
 def test_the_commit_that_did_harm_is_remembered(world: World, new_runner: NewRunner) -> None:
@@ -172,7 +185,11 @@ def test_a_control_that_shows_it_too_is_cannot_tell(world: World, new_runner: Ne
     assert case.state is InvestigationState.CLOSED
     assert case.verdict is Verdict.CANNOT_TELL
     assert "the last good code shows the anomaly too" in case.statement
+    assert "machine, environment" in case.statement  # what is left is said
     assert case.cause_kind is CauseKind.NONE
+    new = [s for s in world.store.knowledge.suspects(case_id) if s.commits and "newly in force" in s.reason]
+    assert len(new) == 2
+    assert all("not needed: the last good code" in s.reason for s in new)
     assert [n.reason_class for n in world.store.negatives.list(investigation_id=case_id)] == ["not_isolated"]
     assert world.store.proposals.list(investigation_id=case_id) == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.foreign_faults import KINDS, TRAINERS, is_right, run_cell
+from benchmarks.foreign_faults import KINDS, TRAINERS, as_markdown, is_right, run_cell
 
 
 @pytest.mark.slow
@@ -29,3 +29,13 @@ def test_an_over_claim_is_not_right() -> None:
     assert not is_right("environment", proven)
     assert not is_right("healthy", proven)
     assert all(set(trainer.faults) == {"code", "config", "data", "resume"} for trainer in TRAINERS.values())
+
+
+def test_what_is_not_installed_is_not_run(tmp_path: Path) -> None:
+    """An interpreter without transformers gives a row that says so, neither right nor wrong."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    bare.chmod(0o755)
+    row = run_cell(tmp_path / "cell", "huggingface", "code", str(bare))
+    assert (row["verdict"], row["right"]) == ("not run", None)
+    assert "| not run | - |" in as_markdown([row])

@@ -176,6 +176,16 @@ def test_a_loss_that_improves_suspiciously(seed: int) -> None:
     assert (found[0].kind, found[0].onset[0] <= RESUME + 1 <= found[0].onset[1]) == ("sudden_gain", True)
 
 
+@pytest.mark.parametrize("length", [5, 12, 30])
+def test_a_loss_that_comes_back_from_a_burst_is_no_sudden_gain(length: int) -> None:
+    """A wide spike ends as suddenly as an answer leaks in, but at the level that was there before it."""
+    values, age = log(8), STEPS - 120
+    values["loss"] = values["loss"] * np.where((age > 0) & (age <= length), 2.0, 1.0)
+    found = findings(make_view("run", STEPS, values))
+    assert "sudden_gain" not in {each.kind for each in found}
+    assert length > 5 or [each.kind for each in found] == ["spike"]
+
+
 def test_an_evaluation_of_an_empty_slice_is_no_end_of_the_training() -> None:
     """0/0 where a slice has no token is a measurement; an evaluation that breaks and stays broken is a finding."""
     every = STEPS % 10 != 0

@@ -83,6 +83,12 @@ def test_a_change_that_cannot_be_left_out_is_not_said_to_cure() -> None:
     assert "cannot be run without it" in decision.reason
 
 
+def test_a_replay_that_could_not_be_run_is_not_said_to_be_well() -> None:
+    decision, _ = decide("AB", lambda _: X)
+    assert decision.verdict is Verdict.CANNOT_TELL
+    assert "could not be run again" in decision.reason
+
+
 def counted(world: Callable[[On], Seen]) -> tuple[Callable[[On], Seen], list[On]]:
     """The world, and a list of what was run in it."""
     ran: list[On] = []

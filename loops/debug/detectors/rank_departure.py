@@ -19,6 +19,7 @@ from loops.statistics.location import difference_sigma, median, robust_sigma
 
 _MIN_RANKS, _MIN_POINTS = 4, 20
 _MIN_SHIFT, _SIGMAS = 0.1, 6.0  # in logarithms, and in robust sd over ranks and steps
+_MIN_TIMED = 0.2  # of times, which a scheduler moves
 _MINORITY = 0.34  # of the ranks; when more depart there are no peers to speak of
 _WINDOW = 0.5  # the last share of the points, in which a departure must last
 
@@ -48,15 +49,21 @@ def _judge(view: RunView, statistic: str, names: dict[int, str]) -> Finding | No
     spread = max(robust_sigma(late.ravel()), 1e-4)
     shifts = np.array([median(row) for row in late])
     lasting = np.array([np.mean(row * np.sign(s) > abs(s) / 3.0) for row, s in zip(late, shifts, strict=True)])
-    departs = (np.abs(shifts) >= max(_MIN_SHIFT, _SIGMAS * spread / np.sqrt(late.shape[1]))) & (lasting >= 0.9)
+    least = _MIN_TIMED if statistic.startswith("step_time") else _MIN_SHIFT
+    departs = (np.abs(shifts) >= max(least, _SIGMAS * spread / np.sqrt(late.shape[1]))) & (lasting >= 0.9)
     chosen = [i for i in range(len(ranks)) if departs[i]]
     if not chosen or len(chosen) > _MINORITY * len(ranks):
         return None
-    return _finding(view, statistic, {ranks[i]: (names[ranks[i]], apart[i], shifts[i]) for i in chosen}, steps)
+    peers = tuple(names[rank] for rank in ranks)
+    return _finding(view, statistic, {ranks[i]: (names[ranks[i]], apart[i], shifts[i]) for i in chosen}, steps, peers)
 
 
 def _finding(
-    view: RunView, statistic: str, chosen: dict[int, tuple[str, Floats, float]], steps: NDArray[np.int64]
+    view: RunView,
+    statistic: str,
+    chosen: dict[int, tuple[str, Floats, float]],
+    steps: NDArray[np.int64],
+    names: tuple[str, ...],
 ) -> Finding:
     worst = max(chosen, key=lambda rank: abs(chosen[rank][2]))
     name, apart, shift = chosen[worst]
@@ -65,8 +72,7 @@ def _finding(
     onset = (int(steps[min(low, steps.size - 1)]), int(steps[min(high, steps.size - 1)]))
     which = f"rank{'s' if len(chosen) > 1 else ''} {words(tuple(chosen))}"
     verb = "depart" if len(chosen) > 1 else "departs"
-    _, values = view.series(name)
-    normal = float(np.log(np.maximum(np.median(values), 1e-12))) - shift
+    normal = median(apart[: low + 1]) if low >= _MIN_POINTS else 0.0
     return Finding(
         kind="rank_departure",
         series=tuple(found[0] for found in chosen.values()),
@@ -80,12 +86,13 @@ def _finding(
         evidence=tuple(series_ref(view.run_id, found[0], onset[0], int(steps[-1])) for found in chosen.values()),
         probe=Probe(
             series=(name,),
-            reading=Reading.LOG_LEVEL,
+            reading=Reading.LOG_OVER_PEERS,
             normal=(normal,),
-            anomalous=(normal + shift,),
+            anomalous=(shift,),
             noise=(max(difference_sigma(apart), 1e-3),),
             since=onset[1],
             until=int(steps[-1]),
+            peers=tuple(each for each in names if each != name),
         ),
         specificity=80,
     )

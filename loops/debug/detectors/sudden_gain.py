@@ -37,8 +37,9 @@ def detect(view: RunView) -> list[Finding]:
     lasts = median(logs[at:]) <= median(logs[at - _WIDTH : at]) - 0.5 * fall
     around = logs[at - _WIDTH // 2 : at + _WIDTH // 2]
     is_sudden = float(-np.min(np.diff(around))) >= _AT_ONCE * fall
+    is_new = median(logs[at : at + _WIDTH]) <= _lowest(logs[first // 2 : at]) - 0.5 * fall  # no return from a spike
     needed = max(_MIN_FALL, _SIGMAS * difference_sigma(logs[first // 2 : at]), _NULLS * earlier)
-    if fall < needed or not (lasts and is_sudden):
+    if fall < needed or not (lasts and is_sudden and is_new):
         return []
     return [_finding(view, name, (steps, logs), at, fall)]
 
@@ -50,6 +51,11 @@ def _falls(logs: np.ndarray) -> np.ndarray:
     falls = np.zeros(logs.size)
     falls[_WIDTH : logs.size - _WIDTH + 1] = medians[:-_WIDTH] - medians[_WIDTH:]
     return falls
+
+
+def _lowest(logs: np.ndarray) -> float:
+    """The lowest median of _WIDTH neighbouring points."""
+    return float(np.min(np.median(np.lib.stride_tricks.sliding_window_view(logs, _WIDTH), axis=1)))
 
 
 def _finding(view: RunView, name: str, points: tuple[np.ndarray, np.ndarray], at: int, fall: float) -> Finding:

@@ -1,0 +1,41 @@
+"""Faults of single machines in a training over four real processes, one cell of `benchmarks.machine_faults` each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machine_faults import is_right, run_cell
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["slow", "corrupt"])
+def test_a_bad_machine_is_told_by_exchanging_places(kind: str, short_folder: Path) -> None:
+    """Shows R801-3.1 and R801-3.4: a rank that sleeps, or computes other numbers, is hardware; no commit is blamed."""
+    row = run_cell(short_folder / kind, kind)
+    assert row["right"], row
+    assert row["scope"] == "this_run"
+    assert {"replay", "swap", "control", "placebo"} <= set(row["ran"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_code_that_slows_one_rank_is_no_machine(short_folder: Path) -> None:
+    """The look-alike: what stays with the rank in another place is traced to its commit."""
+    row = run_cell(short_folder / "code", "code")
+    assert row["right"], row
+    assert "swap" in row["ran"]
+
+
+def test_blaming_the_wrong_side_is_not_right() -> None:
+    """The benchmark's judge."""
+    hardware = {"verdict": "proven", "kind": "hardware", "causes": ["place:2"], "faulty": "c"}
+    code = {"verdict": "proven", "kind": "code", "causes": ["commit:c"], "faulty": "c"}
+    assert is_right("slow", hardware)
+    assert is_right("code", code)
+    assert not is_right("slow", code)
+    assert not is_right("code", hardware)
+    assert not is_right("slow", {**hardware, "causes": ["place:1"]})
+    assert not is_right("healthy", hardware)
