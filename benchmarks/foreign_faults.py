@@ -37,11 +37,12 @@ Change = tuple[str, str, str, str]  # file, text, its replacement, subject of th
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """`stretches`: last steps of the first stretch, the second, and the plan. `faults`: one commit each."""
+    """`stretches`: last steps of the first stretch and of the second. `faults`: one commit each. `needs`: modules."""
 
     stretches: tuple[int, int]
     innocent: tuple[Change, Change]
     faults: dict[str, Change]
+    needs: tuple[str, ...] = ()
 
 
 TRAINERS = {
@@ -69,21 +70,18 @@ TRAINERS = {
         stretches=(60, 100),
         innocent=(
             ("train.py", "LENGTH, VOCABULARY = 24, 32", "LENGTH, VOCABULARY = 24, 32  # tokens", "a comment"),
-            ("config.json", '"lr": 0.003', '"lr": 0.00301', "config: a little faster"),
+            ("config.json", '"lr": 0.01', '"lr": 0.0101', "config: a little faster"),
         ),
         faults={
             "code": ("train.py", '"labels": tokens}', '"labels": tokens.roll(3)}', "data: other labels"),
             "data": ("config.json", '"keep_above": 0.4', '"keep_above": 0.0', "config: more pages"),
-            "config": (
-                "train.py",
-                'training_args.learning_rate = config["optim"]["lr"]',
-                'training_args.learning_rate = 30 * config["optim"]["lr"]',
-                "train: scale the rate with the ranks",
-            ),
+            "config": ("config.json", '"smoothing": 0.0', '"smoothing": 0.6', "config: softer labels"),
             "resume": ("train.py", "restored = checkpoint", "restored = None", "resume: less to read"),
         },
+        needs=("transformers", "accelerate"),
     ),
 }  # fmt: skip
+_SAID = {True: "yes", False: "NO", None: "-"}
 KINDS = ("code", "config", "data", "resume", "environment", "healthy")
 
 
@@ -189,12 +187,23 @@ def is_right(kind: str, row: dict[str, Any]) -> bool:
     return bool(row["verdict"] == "proven" and row["exact"] and row["fix"] == "held")
 
 
+def can_run(trainer: str, python: str) -> bool:
+    """Whether the interpreter has what the trainer needs."""
+    needs = TRAINERS[trainer].needs
+    return (
+        not needs or subprocess.run([python, "-c", f"import {', '.join(needs)}"], capture_output=True).returncode == 0
+    )
+
+
 def run_cell(folder: Path, trainer: str, kind: str, python: str) -> dict[str, Any]:
-    """One fault on one trainer, from where an earlier attempt left it."""
+    """One fault on one trainer, from where an earlier attempt left it; `right` is None when it cannot be run here."""
     record = folder / "row.json"
     if record.exists():
         kept: dict[str, Any] = json.loads(record.read_text())
         return kept
+    if not can_run(trainer, python):
+        blank = dict.fromkeys(("kind", "exact", "reruns", "fix", "seconds"), "-")
+        return {"trainer": trainer, "planted": kind, "verdict": "not run", **blank, "right": None}
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
     settings = Settings(home=folder / "home", backend="local", num_cpus=2, fresh_seeds=0, embedder="hashed")
@@ -215,7 +224,7 @@ def as_markdown(rows: list[dict[str, Any]]) -> str:
     lines = ["| trainer | planted | verdict | kind | exact | re-runs | fix | seconds | right |", "|" + "---|" * 9]
     for row in rows:
         cells = [row[key] for key in ("trainer", "planted", "verdict", "kind", "exact", "reruns", "fix", "seconds")]
-        lines.append(f"| {' | '.join(map(str, cells))} | {'yes' if row['right'] else 'NO'} |")
+        lines.append(f"| {' | '.join(map(str, cells))} | {_SAID[row['right']]} |")
     return "\n".join(lines)
 
 
@@ -233,8 +242,9 @@ def main() -> None:
         rows = [run_cell(folder.absolute() / f"{t}-{kind}", t, kind, options.python) for t, kind in cells]
     sys.stdout.write(as_markdown(rows) + "\n")
     if options.json:
-        right = sum(row["right"] for row in rows)
-        sys.stdout.write(json.dumps({"right": right, "of": len(rows), "rows": rows}) + "\n")
+        judged = [row["right"] for row in rows if row["right"] is not None]
+        told = {"right": sum(judged), "of": len(judged), "not_run": len(rows) - len(judged), "rows": rows}
+        sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from contracts.errors import EnvironmentFault
 
 NAME = "openai/smollm2-135m"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_CONTEXT = 8192
+CONTEXT_TOKENS = 8192
 
 
 def is_installed() -> bool:
@@ -35,7 +35,7 @@ def local_model(num_threads: int = 1) -> Iterator[LiteLLMModel]:
     llama: Any = importlib.import_module("xllamacpp")
     params = llama.CommonParams()
     params.model.path = str(weights)
-    params.n_ctx = _CONTEXT
+    params.n_ctx = CONTEXT_TOKENS
     params.cpuparams.n_threads = num_threads
     params.hostnames, params.port, params.use_jinja = ["127.0.0.1"], 0, True
     server = llama.Server(params)

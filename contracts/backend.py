@@ -42,8 +42,10 @@ class Launch:
     start_checkpoint: str = ""  # folder; "" starts from random weights
     max_step: int | None = None  # None: as the recipe says
     num_threads: int = 1
+    num_processes: int = 1  # of the training: the CPUs that a background one waits for
     background: bool = False  # yields the CPU to other trainings and waits for a free one
     cpu_limit_s: float | None = None  # of the training and what it starts; None: no limit
+    spent_note: str = ""  # file in which its CPU and wall seconds are noted while it runs, with those of earlier starts
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)

@@ -57,6 +57,8 @@ class DiagnosticKind(StrEnum):
     PLACEBO = "placebo"  # the faulty version without an innocent change
     COMBINATION = "combination"  # a cell of a 2x2
     FRESH_SEED = "fresh_seed"  # one side of a seed pair
+    SWAP = "swap"  # two ranks in each other's place
+    PROXY = "proxy"  # a smaller training; it points, it never proves
 
 
 class EffectKind(StrEnum):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agents.chat import Chat, ChatContext, Instructions, ModelChat, Retrieval, Threads
-from agents.llm import Door, DoorConfig, Model, ModelConfig, Outside, StoreBudget
+from agents.llm import ContextPlan, Door, DoorConfig, Model, ModelConfig, Outside, StoreBudget, ThinkingMode
 from agents.llm.protocol import OnDelta, ignore
-from agents.skills import with_skills
+from agents.skills import learn_from, with_skills
 from agents.tools import READING, Desk, Toolbox
 from context_store import Store
 from context_store.records import Amount
+from contracts.evidence import EvidenceRef
 
 if TYPE_CHECKING:
     from control_plane.settings import Settings
@@ -44,18 +45,40 @@ class Mind:
         if not self.models:
             return None
         store.budgets.open(budget_id, self.budget)
+        return self._door(StoreBudget(store, budget_id))
+
+    def door_of_case(self, store: Store, case_id: str) -> Door | None:
+        """As `door`, for the agents of a case: their budget is a child of the case's."""
+        if not self.models:
+            return None
+        budget_id = f"agents:{case_id}"
+        store.budgets.open_share(budget_id, replace(self.budget, wall_s=0.0), case_id)
+        return self._door(StoreBudget(store, budget_id, timed=False))
+
+    def _door(self, budget: StoreBudget) -> Door:
         outside = Outside(clock=time.monotonic, sleep=time.sleep, new_id=lambda: uuid.uuid4().hex)
-        return Door(self.models, StoreBudget(store, budget_id), outside, self.door_config)
+        return Door(self.models, budget, outside, self.door_config)
 
 
 RULES_ALONE = Mind()
 
 
 def models_of(settings: Settings) -> tuple[Model, ...]:
-    """The model of the settings; none without one."""
-    if not settings.model:
-        return ()
-    return (ModelConfig(name=settings.model, api_base=settings.api_base).build(),)
+    """The model of the settings and those that stand by for it; none without one."""
+    thinking = 0 if settings.thinking == ThinkingMode.NONE.value else settings.thinking_tokens
+    configs = [
+        ModelConfig(name=name, api_base=settings.api_base, thinking_tokens=thinking) for name in settings.model_names
+    ]
+    return tuple(config.build() for config in configs)
+
+
+def door_config_of(settings: Settings) -> DoorConfig:
+    """How a door asks the models of the settings. An answer has room besides what may be thought."""
+    return DoorConfig(
+        max_tokens=DoorConfig.max_tokens + settings.thinking_tokens,
+        thinking=ThinkingMode(settings.thinking),
+        context=ContextPlan(max_tokens=settings.context_tokens),
+    )
 
 
 def mind_of(lathe: Lathe) -> Mind:
@@ -68,6 +91,7 @@ def mind_of(lathe: Lathe) -> Mind:
         budget=budget,
         where=settings.api_base,
         embedder="" if settings.embedder == "hashed" else settings.embedder,
+        door_config=door_config_of(settings),
     )
 
 
@@ -86,8 +110,13 @@ def open_chat(
     door = mind.door(store, f"chat:{context.thread_id}")
     model = None
     if door is not None and mind.checkpointer is not None:
-        model = ModelChat(door, toolbox, mind.checkpointer(), on_delta=on_delta)
-    return Chat(Retrieval(store, toolbox), Threads(store), actor, clock, model, Instructions(store, actor, clock))
+
+        def learn(actions: Sequence[tuple[str, Mapping[str, Any]]], refs: Sequence[EvidenceRef]) -> None:
+            learn_from(store, toolbox, actions, evidence=refs, author=desk.actor, at=clock())
+
+        model = ModelChat(door, toolbox, mind.checkpointer(), on_delta=on_delta, learn=learn)
+    rules, orders = Retrieval(store, toolbox, clock), Instructions(store, actor, clock)
+    return Chat(rules, Threads(store), actor, clock, model, orders)
 
 
 def forget(mind: Mind, thread_id: str) -> None:

@@ -146,19 +146,26 @@ def _trainer(_: Settings) -> Iterator[Check]:
 
 def _model(settings: Settings) -> Iterator[Check]:
     if not settings.model:
-        remedy = "set LATHE_MODEL too, or unset LATHE_API_BASE" if settings.api_base else ""
+        unused = "LATHE_API_BASE" if settings.api_base else "LATHE_MODEL_FALLBACKS" if settings.model_fallbacks else ""
+        remedy = f"set LATHE_MODEL too, or unset {unused}" if unused else ""
         detail = "no language model is set; every loop works without one"
-        yield Check(name="model", ok=False if settings.api_base else None, detail=detail, remedy=remedy)
-    elif settings.api_base:
+        yield Check(name="model", ok=False if unused else None, detail=detail, remedy=remedy)
+        return
+    if settings.api_base:
         yield _server(settings)
     else:
-        yield Check(name="model", ok=None, detail=f"{settings.model}; its key comes from the provider's own variable")
+        detail = f"{' then '.join(settings.model_names)}; the key comes from the provider's own variable"
+        yield Check(name="model", ok=None, detail=detail)
+    thinking = f", {settings.thinking_tokens} tokens of it asked for" if settings.thinking_tokens else ""
+    detail = f"thinking {settings.thinking}{thinking}; context of {settings.context_tokens} tokens"
+    yield Check(name="model thinking", ok=None, detail=detail)
 
 
 def _server(settings: Settings) -> Check:
     try:
         with urlopen(settings.api_base.rstrip("/") + "/models", timeout=5):  # noqa: S310 (the person's own setting)
-            return Check(name="model", ok=True, detail=f"{settings.model} at {settings.api_base}")
+            detail = f"{' then '.join(settings.model_names)} at {settings.api_base}"
+            return Check(name="model", ok=True, detail=detail)
     except (URLError, OSError, ValueError) as error:
         return Check(
             name="model",

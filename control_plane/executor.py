@@ -20,6 +20,7 @@ from context_store.records import Amount, Effect
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import EffectKind
 from contracts.errors import BackendFailure, DatabaseUnavailable, LatheError, NotPermitted
+from control_plane.backends.metered import SpentNotes
 from control_plane.disk import in_words
 from control_plane.effects import DONE, EffectHandler, Landed
 from control_plane.shipper import Shipper
@@ -44,10 +45,8 @@ class _Flight:
     launch: Launch | None = None
     reserved: Amount | None = None  # what it may spend; None: no limit
     starts: int = 0
-    begun_at: float = 0.0
-    cpu_s: float = 0.0  # of starts that died, or were ended by a halt
     ended_early: str = ""  # why its training was asked to stop
-    landed: Outcome | None = None  # how the last start ended, with the CPU seconds of all of them
+    landed: Outcome | None = None  # how the last start ended, with the CPU seconds of all of them and of all workers
     beat_at: float = 0.0
     shipped_at: float = 0.0
 
@@ -68,6 +67,7 @@ class Executor:
         handlers: tuple[EffectHandler, ...],
         worker: str,
         slots: int,
+        spent: SpentNotes,
         clock: Callable[[], float],
     ) -> None:
         self._store = store
@@ -76,6 +76,7 @@ class Executor:
         self._handlers: Mapping[EffectKind, EffectHandler] = {each.kind: each for each in handlers}
         self._worker = worker
         self._slots = slots
+        self._spent = spent
         self._clock = clock
         self._flights: dict[str, _Flight] = {}
         self._halted = False
@@ -117,11 +118,8 @@ class Executor:
         except Exception as error:  # one effect must not end the worker, and would again after every claim
             self._end(effect, _unexpected(error, effect))
         else:
-            now, spent = self._clock(), float(effect.result.get("cpu_s", 0.0))
             reserved = self._store.budgets.reserved(effect.key)
-            self._advance(
-                self._keep(_Flight(effect=effect, tree=tree, reserved=reserved, begun_at=now, cpu_s=spent, beat_at=now))
-            )
+            self._advance(self._keep(_Flight(effect=effect, tree=tree, reserved=reserved, beat_at=self._clock())))
 
     def _advance(self, flight: _Flight) -> bool:
         """True when the effect began to run, ended, or was lost to another worker."""
@@ -152,8 +150,7 @@ class Executor:
         if launch is DONE:
             self._complete(flight, None, "done")
             return True
-        if flight.reserved is not None:  # less what earlier starts used
-            launch = replace(launch, cpu_limit_s=max(0.0, flight.reserved.cpu_s - flight.cpu_s))
+        launch = self._limited(launch, flight)
         self._shipper.begin(launch)
         self._backend.submit(launch)
         self._keep(replace(flight, launch=launch, starts=flight.starts + 1))
@@ -163,7 +160,7 @@ class Executor:
         outcome = self._backend.poll(launch.run_id, launch.segment)
         if outcome is None:
             return None
-        outcome = replace(outcome, cpu_s=flight.cpu_s + outcome.cpu_s)
+        outcome = replace(outcome, cpu_s=self._spent.read(flight.effect.key).cpu_s)
         self._keep(replace(flight, landed=outcome))
         return outcome
 
@@ -171,10 +168,10 @@ class Executor:
         effect = flight.effect
         if outcome.reason in ("died", "stopped") and flight.ended_early == _HALTED:
             self._shipper.ship(launch.run_id, launch.folder)
-            self._put_back(replace(flight, cpu_s=outcome.cpu_s))
+            self._put_back(flight)
             return
         if outcome.reason == "died" and flight.starts < _MAX_STARTS and not flight.ended_early:
-            flight = replace(flight, cpu_s=outcome.cpu_s, landed=None, launch=None)
+            flight = replace(flight, landed=None, launch=None)
             if self._may_not_begin(flight):
                 self._put_back(flight)
                 return
@@ -189,9 +186,22 @@ class Executor:
     def _complete(self, flight: _Flight, landed: Landed | None, text: str) -> None:
         effect = flight.effect
         result = self._handlers[effect.kind].verify(effect, flight.tree, landed)
-        self._store.effects.complete(effect.key, result, worker=self._worker)
+        self._store.effects.complete(effect.key, {**result, **self._booked(effect.key)}, worker=self._worker)
+        self._spent.forget(effect.key)
         self._tell(effect, text)
         del self._flights[effect.key]
+
+    def _limited(self, launch: Launch, flight: _Flight) -> Launch:
+        """With what is left of its reservation, and the file in which its seconds are noted."""
+        key, reserved = flight.effect.key, flight.reserved
+        left_s = None if reserved is None else max(0.0, reserved.cpu_s - self._spent.read(key).cpu_s)
+        return replace(launch, cpu_limit_s=left_s, spent_note=str(self._spent.path(key)))
+
+    def _booked(self, key: str) -> dict[str, float]:
+        """What its processes spent, by all starts and all workers; wall seconds where some were reserved."""
+        spent, reserved = self._spent.read(key), self._store.budgets.reserved(key)
+        wall = {"wall_s": spent.wall_s} if reserved is not None and reserved.wall_s else {}
+        return {"cpu_s": spent.cpu_s, **wall} if spent.cpu_s else {}
 
     def _may_not_begin(self, flight: _Flight) -> bool:
         return self._halted and flight.effect.kind not in CLAIMED_WHILE_HALTED
@@ -199,7 +209,7 @@ class Executor:
     def _end_early(self, flight: _Flight, launch: Launch) -> None:
         """Ask a training to stop that has used up its wall seconds, or may not go on while everything is halted."""
         why, reserved = "", flight.reserved
-        if reserved is not None and reserved.wall_s and self._clock() - flight.begun_at > reserved.wall_s:
+        if reserved is not None and reserved.wall_s and self._spent.read(flight.effect.key).wall_s > reserved.wall_s:
             why = f"it was ended after {reserved.wall_s:g} s, which were reserved for it"
         elif self._halted and flight.effect.kind in _RERUNS:
             why = _HALTED
@@ -210,7 +220,7 @@ class Executor:
 
     def _put_back(self, flight: _Flight) -> bool:
         """Whoever claims it once the halt is lifted goes on where it stands."""
-        self._store.effects.put_back(flight.effect.key, self._worker, flight.cpu_s)
+        self._store.effects.put_back(flight.effect.key, self._worker, self._spent.read(flight.effect.key).cpu_s)
         self._tell(flight.effect, "waits until the halt is lifted")
         del self._flights[flight.effect.key]
         return True
@@ -220,11 +230,9 @@ class Executor:
         if flight is not None and flight.launch is not None and flight.landed is None:
             with suppress(OSError):  # its folder may be what is missing
                 self._backend.cancel(flight.launch.run_id, flight.launch.segment)
-        if isinstance(error, NotPermitted):
-            self._store.effects.refuse(effect.key, error.message, error.remedy, worker=self._worker)
-        else:
-            cpu_s = 0.0 if flight is None else flight.landed.cpu_s if flight.landed else flight.cpu_s
-            self._store.effects.fail(effect.key, error.message, error.remedy, worker=self._worker, cpu_s=cpu_s)
+        end = self._store.effects.refuse if isinstance(error, NotPermitted) else self._store.effects.fail
+        end(effect.key, error.message, error.remedy, worker=self._worker, spent=self._booked(effect.key))
+        self._spent.forget(effect.key)
         self._tell(effect, f"{'refused' if isinstance(error, NotPermitted) else 'failed'}: {error.message}")
         self._flights.pop(effect.key, None)
 

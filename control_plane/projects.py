@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from context_store import Store
-from context_store.records import Project
+from context_store.records import UNKNOWN_OWNER, Project
 from contracts.errors import ConfigError
 from control_plane.backends.command_registry import Registered
 from control_plane.git import Git, require_repository
@@ -39,7 +39,7 @@ def register_project(store: Store, folder: Path, *, entry: str = DEFAULT_ENTRY, 
             remedy=f"write one with a function def {entry.partition(':')[2]}() -> Recipe, "
             "or connect your own training: lathe backend add FILE",
         )
-    owner = known.owner or owner if known is not None else owner
+    owner = owner if known is None or known.owner == UNKNOWN_OWNER else known.owner
     project = Project(id=project_id(folder), path=str(folder), entry=entry, backend=EMBEDDED, owner=owner)
     store.projects.put(project)
     store.code.ingest(project.id, folder)

@@ -74,6 +74,7 @@ def propose(store: Store, wish: Wish, principal: Principal, at: float) -> Propos
             verification=wish.verification,
             evidence=wish.evidence,
             expires_at=at + wish.expires_in_s,
+            owner=principal.name,
         )
     )
     subject = f"proposal:{proposal.id}"

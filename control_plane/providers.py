@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from context_store import Store
+from context_store.records import BudgetState
 from control_plane.chat import Mind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -31,7 +33,8 @@ _TEXTS = {
     "chat": (
         "chat",
         "your questions and the thread so far; rows that the tools return: names and values of series, titles of the "
-        "timeline, configuration fields, commit subjects and changed lines, case files, negative results, memory",
+        "timeline, configuration fields, commit subjects and changed lines, case files, negative results, memory, "
+        "single stored samples that are asked for by id",
     ),
     "agents": (
         "hypothesis, critic and reporter of a case",
@@ -40,32 +43,39 @@ _TEXTS = {
 }
 _SEARCHED = "titles and texts of everything that can be searched for, and the words that are searched"
 NEVER = (
-    "checkpoints and weights, training data, whole files of a project, access tokens; secrets are redacted when logs "
-    "and configuration are taken in"
+    "checkpoints and weights, training data beyond a single sample, whole files of a project, access tokens; secrets "
+    "are redacted when logs, configuration and samples are taken in"
 )
 
 
 def flows(store: Store, mind: Mind) -> list[Flow]:
-    """One for each use of models; what an embedding model uses is not counted. Where no model is set, rules answer."""
+    """One for each use of models. Where no model is set, rules answer."""
     budgets = store.budgets.list()
     found = []
     for prefix, (purpose, text) in _TEXTS.items():
-        own = [each.used for each in budgets if each.id.startswith(f"{prefix}:")]
+        tokens, usd = _used(budgets, prefix)
         found.append(
             Flow(
                 purpose=purpose,
                 to=" then ".join(f"{each.name} at {_address(mind)}" for each in mind.models) or _NOBODY,
                 text=text if mind.models else "nothing",
                 leaves_machine=bool(mind.models) and not _is_here(mind.where),
-                tokens=sum(each.tokens for each in own),
-                usd=sum(each.usd for each in own),
+                tokens=tokens,
+                usd=usd,
             )
         )
     embeds = bool(mind.embedder)
     to = f"{mind.embedder} at {_address(mind)}" if embeds else "nobody: vectors are made here"
     leaves = embeds and not _is_here(mind.where)
     text = _SEARCHED if embeds else "nothing"
-    return [*found, Flow(purpose="search", to=to, text=text, leaves_machine=leaves, tokens=0, usd=0.0)]
+    tokens, usd = _used(budgets, "embeddings")
+    return [*found, Flow(purpose="search", to=to, text=text, leaves_machine=leaves, tokens=tokens, usd=usd)]
+
+
+def _used(budgets: Sequence[BudgetState], prefix: str) -> tuple[int, float]:
+    """(tokens, US dollars) spent from all budgets of a kind."""
+    own = [each.used for each in budgets if each.id.startswith(f"{prefix}:")]
+    return sum(each.tokens for each in own), sum(each.usd for each in own)
 
 
 def _address(mind: Mind) -> str:

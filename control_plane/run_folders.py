@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from contracts.backend import Launch
 from contracts.errors import LogFormatError, NotFound
-from contracts.events import segment_folder
+from contracts.events import Scalar, SegmentStarted, read_events, segment_folder
 from control_plane.disk import explained
 
 
@@ -43,6 +43,13 @@ def segment_number(run_folder: Path, owner: str) -> int:
         if segment_owner(run_folder, number) == owner:
             return number
     raise NotFound(f"{run_folder} has no segment of {owner}", remedy="restore the run folder")
+
+
+def started_config(run_folder: Path, segment: int) -> Mapping[str, Scalar]:
+    """The whole config that a segment began with; empty when its log does not say."""
+    log = segment_folder(run_folder, segment) / "events.log"
+    events = (read.event for read in read_events(log)) if log.exists() else iter(())
+    return next((event.config for event in events if isinstance(event, SegmentStarted)), {})
 
 
 def read_launch(run_folder: Path, segment: int) -> Launch:

@@ -31,9 +31,15 @@ class Settings(BaseSettings):
     api_bytes_per_s: float = Field(default=32.0 * 2**20, gt=0)  # of request bodies
     ui_port: int = Field(default=0, ge=0, le=65535)
     model: str = ""  # litellm model name; "" works without any model
-    api_base: str = ""  # OpenAI-compatible server
+    model_fallbacks: str = ""  # further models, asked in this order when those before do not answer; commas between
+    api_base: str = ""  # OpenAI-compatible server, of all of them
+    thinking: Literal["interleaved", "front_loaded", "stateless", "none"] = "interleaved"  # what goes back (agents/llm)
+    thinking_tokens: int = Field(default=0, ge=0)  # asked of models with signed thinking (Anthropic); 0 asks for none
+    context_tokens: int = Field(default=128_000, ge=2048)  # of the smallest of the models
     chat_tokens: int = Field(default=1_000_000, ge=0)  # of one thread, or of the agents of one case, for good
     chat_usd: float = Field(default=5.0, ge=0)
+    embed_tokens: int = Field(default=50_000_000, ge=0)  # of a remote embedder, each day
+    embed_usd: float = Field(default=5.0, ge=0)
     mcp_token: str = ""  # for whom `lathe mcp` speaks over standard input; "" is a viewer
     embedder: str = ""  # hashed, or a litellm embedding model; "" is all-MiniLM-L6-v2 where installed, else hashed
     mlflow_uri: str = ""  # tracking server or database to which runs are copied; "" copies nothing
@@ -67,6 +73,12 @@ class Settings(BaseSettings):
         return tuple(name.strip() for name in self.api_hosts.split(",") if name.strip())
 
     @property
+    def model_names(self) -> tuple[str, ...]:
+        """In the order in which they are asked; none without `model`."""
+        further = [name.strip() for name in self.model_fallbacks.split(",") if name.strip()]
+        return tuple(dict.fromkeys([self.model, *further])) if self.model else ()
+
+    @property
     def runs_folder(self) -> Path:
         return self.home / "runs"
 
@@ -82,6 +94,10 @@ class Settings(BaseSettings):
     @property
     def workers_folder(self) -> Path:
         return self.home / "workers"
+
+    @property
+    def spent_folder(self) -> Path:
+        return self.home / "spent"
 
     @property
     def services_folder(self) -> Path:

@@ -97,7 +97,7 @@ class Trainings:
                 remedy="restore the folder, or begin another run with: lathe train PROJECT",
             )
         number = numbers[-1]
-        last = read_launch(Path(run.folder), number)
+        last = replace(read_launch(Path(run.folder), number), cpu_limit_s=None, spent_note="")  # an effect's, not ours
         wanted = self._changed(run, last, commit, overrides or {}, max_step)
         if is_running(Path(run.folder), number):
             raise UserInputError(f"run {run_id} is being trained", remedy="stop it first, or wait for its end")

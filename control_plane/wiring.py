@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from context_store import EmbeddedPostgres, Store, migrate, open_store
+from context_store.records import Amount
 from contracts.backend import TrainerBackend
 from contracts.errors import DiskFull, EnvironmentFault
 from control_plane.leases import Leases
@@ -50,7 +52,8 @@ class Lathe:
             prepare_home(settings.home)
             url = settings.database_url or resources.enter_context(embedded_database(settings.postgres_folder))
             migrate(url)
-            store = resources.enter_context(open_store(url, embedder=build_embedder(settings)))
+            embedder = build_embedder(settings, lambda: resources.enter_context(open_store(url)))
+            store = resources.enter_context(open_store(url, embedder=embedder, owner=settings.actor))
             return cls(settings, store, resources.pop_all())
 
     def close(self) -> None:
@@ -93,10 +96,14 @@ class Lathe:
 
     def executor(self, worker: str, *, clock: Callable[[], float] = time.time) -> Executor:
         """A new executor that claims effects in the name of `worker`."""
+        from control_plane.backends.metered import SpentNotes
         from control_plane.effects import Workshop, handlers
         from control_plane.executor import Executor
 
-        workshop = Workshop(store=self.store, worktrees=self.worktrees, runs_folder=self.settings.runs_folder)
+        spent = SpentNotes(folder=self.settings.spent_folder)
+        workshop = Workshop(
+            store=self.store, worktrees=self.worktrees, runs_folder=self.settings.runs_folder, spent=spent
+        )
         return Executor(
             store=self.store,
             backend=self.backend,
@@ -104,6 +111,7 @@ class Lathe:
             handlers=handlers(workshop),
             worker=worker,
             slots=self.settings.num_cpus,
+            spent=spent,
             clock=clock,
         )
 
@@ -111,14 +119,18 @@ class Lathe:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
         from agents.roles import Colleague
         from control_plane.chat import mind_of
+        from loops.core import Limits
         from loops.debug.loop import DebugLoop, DebugOptions
         from loops.runner import Runner
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         mind = mind_of(self)
-        colleague = Colleague(self.store, lambda case_id: mind.door(self.store, f"agents:{case_id}"))
+        colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
+        limits = Limits(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Limits()
         loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
-        return Runner(store=self.store, checkpointer=self.checkpointer(), loops={loop.name: loop}, wait=wait)
+        return Runner(
+            store=self.store, checkpointer=self.checkpointer(), loops={loop.name: loop}, limits=limits, wait=wait
+        )
 
     def checkpointer(self) -> Any:
         """A saver in LangGraph's own schema."""
@@ -145,15 +157,18 @@ class Lathe:
         return pool
 
 
-def build_embedder(settings: Settings) -> Embedder:
-    """Nothing is loaded before the first text."""
+def build_embedder(settings: Settings, open_ledger: Callable[[], Store]) -> Embedder:
+    """Nothing is loaded before the first text. `open_ledger`: the store in which a remote one's calls are reserved."""
     from context_store.embedding import HashedEmbedder, default_embedder
 
     if settings.embedder in ("", "hashed"):
         return HashedEmbedder() if settings.embedder else default_embedder()
+    from agents.llm.accounting import DailyBudget
     from agents.llm.embeddings import LiteLLMEmbedder
 
-    return LiteLLMEmbedder(settings.embedder, settings.api_base)
+    limit = Amount(tokens=settings.embed_tokens, usd=settings.embed_usd)
+    budget = DailyBudget(open_ledger(), "embeddings", limit, time.time)
+    return LiteLLMEmbedder(settings.embedder, budget, lambda: uuid.uuid4().hex, settings.api_base)
 
 
 def prepare_home(home: Path) -> None:

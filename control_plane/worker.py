@@ -1,4 +1,4 @@
-"""The worker: ships run folders, carries out effects, drives open cases and keeps schedules. Driven by `step`.
+"""The worker: ships run folders, carries out effects, drives cases and experiments, keeps schedules. Driven by `step`.
 
 Each case runs in a thread of its own, because a loop waits for its re-runs; the thread that calls `step` carries the
 effects out. Several workers may share one database: an effect has a lease, a case has a lock.
@@ -18,6 +18,7 @@ from context_store import Store
 from context_store.records import Activity, Investigation
 from contracts.enums import InvestigationState, ProposalState
 from contracts.errors import DatabaseUnavailable, EnvironmentFault
+from control_plane.experiments import Experimenter
 from control_plane.given_up import failure_of, give_up
 from control_plane.leases import WORKER
 from control_plane.presence import Presence
@@ -49,6 +50,7 @@ class Worker:
         self._clock = clock
         self._executor = lathe.executor(name, clock=clock)
         self._cases = CaseThreads(lathe, clock)
+        self._experiments = Experimenter(lathe.store, lathe.leases, clock)
         self._timekeeper = Timekeeper(lathe, clock)
         self._silence = SilenceWatch(lathe.store)
         self._presence = Presence(lathe.settings.workers_folder)
@@ -81,6 +83,7 @@ class Worker:
             self._take_over(now)
             request_approved(self._lathe.store, now)
             self._cases.look()
+            self._experiments.look()
             self._timekeeper.look()
             for sentence in self._silence.look(now):
                 self._lathe.store.activity.publish("finding", sentence)

@@ -194,9 +194,15 @@ def _topological(git: Git, commits: Sequence[str]) -> list[str]:
 
 
 def _parent(git: Git, commit: str) -> str:
-    """First parent, or the empty tree of a root commit."""
-    done = git.attempt("rev-parse", "--verify", "--quiet", commit + "^1")
-    return done.stdout.strip() if done.returncode == 0 else git("hash-object", "-w", "-t", "tree", "/dev/null")
+    """What a commit changed: its parent, what git makes of a merge's parents by itself, the empty tree of a root."""
+    _, *parents = git("rev-list", "--parents", "-n", "1", commit).split()
+    if len(parents) != 2:
+        return parents[0] if parents else git("hash-object", "-w", "-t", "tree", "/dev/null")
+    done = git.attempt("merge-tree", "--write-tree", "--no-messages", *parents)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    what = "settled conflicts by hand" if done.returncode == 1 else f"cannot be made again: {done.stderr.strip()}"
+    raise RepositoryError(f"the merge {commit[:12]} {what}", remedy="make this change by hand")
 
 
 def _merge(git: Git, *, ancestor: str, ours: str, theirs: str, what: str) -> str:

@@ -20,10 +20,16 @@ from loops.debug.case import load_case
 
 COMMITS, FIELDS, LAYERS = 130, 106, 48
 _RESUME, _LAST, _ROUNDS = 120, 240, 5
+_SECTIONS = ("moe.balance", "moe.router", "optim.head", "optim.norm", "data", "model", "parallel", "schedule", "log")
+_FIELD_NAMES = tuple(f"{_SECTIONS[i % len(_SECTIONS)]}.field_{i}" for i in range(FIELDS))
 
 
 def measure_join(store: Store, folder: Path) -> dict[str, Any]:
-    """Fills the store. `join_s`: from an opened case to all its suspects, ranked with reasons; median of rounds."""
+    """Fills the store. `join_s`: from the findings to all suspects, ranked with reasons and the fields they read.
+
+    That is: the case is opened, which links changes of code, fields and statistics (`link_s`), and read with all that
+    could explain it (median of rounds). `join_through_fields`: suspects that bear on the finding through a field.
+    """
     commits = _history(folder / "repository")
     store.projects.put(Project(id="p", path=str(folder / "repository")))
     began = time.perf_counter()
@@ -33,7 +39,9 @@ def measure_join(store: Store, folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     findings = detect(store, "run")
     detect_s = time.perf_counter() - began
+    began = time.perf_counter()
     case_id = open_case(store, "run", findings, at=1.0)
+    link_s = time.perf_counter() - began
     if case_id is None:
         raise LatheError("nothing was found", remedy="the generated run has to show its imbalance")
     times = []
@@ -42,7 +50,9 @@ def measure_join(store: Store, folder: Path) -> dict[str, Any]:
         case = load_case(store, case_id)
         times.append(time.perf_counter() - began)
     return {
-        "join_s": statistics.median(times),
+        "join_s": link_s + statistics.median(times),
+        "link_s": link_s,
+        "join_through_fields": sum(bool(ranked.fields) for ranked in case.ranked),
         "join_suspects": len(case.ranked),
         "join_first": case.ranked[0].factor.title if case.ranked else None,
         "detect_s": detect_s,
@@ -51,7 +61,10 @@ def measure_join(store: Store, folder: Path) -> dict[str, Any]:
 
 
 def _history(repository: Path) -> list[str]:
-    """A repository of 130 commits to twelve modules; all but the first ten come into force at the resume."""
+    """A repository of 130 commits to twelve modules; all but the first ten come into force at the resume.
+
+    Each commit adds a function that reads one of the fields.
+    """
     repository.mkdir()
 
     def git(*arguments: str) -> str:
@@ -63,8 +76,9 @@ def _history(repository: Path) -> list[str]:
     for number in range(COMMITS):
         module = repository / f"module_{number % 12}.py"
         lines = module.read_text().splitlines() if module.exists() else []
-        place = f"def balance_penalty_{number}(probs, load):\n    scale_{number} = {number}.0\n"
-        module.write_text("\n".join([*lines, place, f"    return scale_{number} * (probs * load).sum()\n"]))
+        place = f"def balance_penalty_{number}(probs, load, config):\n    scale_{number} = {number}.0\n"
+        read = f"    return scale_{number} * config.{_FIELD_NAMES[number % FIELDS]} * (probs * load).sum()\n"
+        module.write_text("\n".join([*lines, place, read]))
         git("add", "-A")
         git("commit", "-q", "-m", f"module {number % 12}: change {number}")
         commits.append(git("rev-parse", "HEAD"))
@@ -92,7 +106,7 @@ def _train(store: Store, folder: Path, commits: list[str]) -> None:
 
 
 def _config(segment: int) -> dict[str, Scalar]:
-    return {f"section_{i % 9}.field_{i}": i + segment * (i % 2) for i in range(FIELDS)}
+    return {name: i + segment * (i % 2) for i, name in enumerate(_FIELD_NAMES)}
 
 
 def _values(rng: np.random.Generator, step: int, segment: int) -> dict[str, float]:

@@ -162,8 +162,17 @@ def _sum(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "jobs": sum(batch["jobs"] for batch in batches),
         "resume_p50_s": seconds[len(seconds) // 2],
         "resume_p99_s": seconds[math.ceil(0.99 * len(seconds)) - 1],
+        "resume_worst_s": _worst(batches),
         "slowest_resume": slowest,
     }
+
+
+def _worst(batches: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Seconds by who was killed."""
+    found: dict[str, float] = {}
+    for victim, seconds in (each for batch in batches for each in batch["resumes_s"]):
+        found[victim] = max(seconds, found.get(victim, 0.0))
+    return found
 
 
 _FAULTS = ("lost", "repeated_effects", "different_outcomes")

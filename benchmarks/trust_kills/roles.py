@@ -21,7 +21,9 @@ from context_store.records import Amount, Experiment
 from contracts.enums import Stage
 from contracts.errors import DatabaseUnavailable, NotFound
 from control_plane.logging import configure_logging
-from control_plane.settings import load_settings
+from control_plane.services.keeper import keep, preload
+from control_plane.services.worker import LATER
+from control_plane.settings import Settings, load_settings
 from control_plane.wiring import Lathe
 from control_plane.worker import CaseThreads
 from loops.dual import DualLoop, Report
@@ -84,10 +86,7 @@ def drive_experiments(lathe: Lathe, marks: Path, experiments: list[str]) -> Call
     return step
 
 
-def main() -> None:
-    role, ready, *rest = sys.argv[1:]
-    settings = load_settings()
-    configure_logging(settings.log_level, as_json=settings.log_json)
+def work(settings: Settings, role: str, ready: str, rest: list[str]) -> None:
     with Lathe.open(settings) as lathe:
         match role:
             case "shipper":
@@ -106,4 +105,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    settings = load_settings()
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    preload(LATER)
+    keep(lambda: work(settings, sys.argv[1], sys.argv[2], sys.argv[3:]))

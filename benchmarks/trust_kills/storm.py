@@ -22,6 +22,8 @@ from contracts.errors import DatabaseUnavailable
 
 ROLES = ("api", "worker", "shipper", "graph", "dual")
 VICTIMS = (*ROLES, "postgres")
+_KEEPERS = 8  # one kill in so many hits the parent that only waits
+_FIRST_START_S = 240.0  # nothing is measured yet, and everything is imported at once
 _STUCK_S = 60.0  # longer than this nothing is waited for: it is lost
 _WORKER_LOCKS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
 _IN_HAND = "SELECT key FROM effect WHERE state = 'running' AND worker LIKE %s"
@@ -61,18 +63,19 @@ class Crew:
             return False
         if role == "api":
             return self.place.answers()
+        pid = doer(process)
         if role == "worker":
-            return self._worker_announced(process)
+            return self._worker_announced(pid)
         ready = self.ready(role)
-        return ready.exists() and ready.read_text() == str(process.pid)
+        return ready.exists() and ready.read_text() == str(pid)
 
     def all_at_work(self) -> bool:
         return all(self.at_work(role) for role in ROLES)
 
-    def _worker_announced(self, process: subprocess.Popen[bytes]) -> bool:
+    def _worker_announced(self, pid: int) -> bool:
         """Its file of presence is there and, unlike the file, its lock in the database ends with the database."""
         folder = self.place.settings.workers_folder
-        if not any(path.name.endswith(f"{process.pid}.alive") for path in folder.glob("*.alive")):
+        if not any(path.name.endswith(f"{pid}.alive") for path in folder.glob("*.alive")):
             return False
         with suppress(psycopg.Error), psycopg.connect(self.place.url, connect_timeout=5) as connection:
             return connection.execute(_WORKER_LOCKS).fetchone() is not None
@@ -94,7 +97,7 @@ def crew(place: Place, waves: list[Wave]) -> Iterator[Crew]:
     """All processes, at work."""
     found = Crew(place, [wave.experiment_id for wave in waves], place.home / "marks.txt")
     try:
-        wait(found, found.all_at_work)
+        wait(found, found.all_at_work, _FIRST_START_S)
         yield found
     finally:
         found.stop()
@@ -111,16 +114,34 @@ def wait(found: Crew, condition: object, limit_s: float = _STUCK_S) -> float:
     return time.monotonic() - begin
 
 
-def kill(found: Crew, victim: str, rng: random.Random) -> float:
-    """SIGKILL it; seconds from its new start until it is at its work again and what it had in hand goes on."""
+def doer(process: subprocess.Popen[bytes]) -> int:
+    """The process that does the work: the child of its keeper; 0 while there is none."""
+    with suppress(psutil.NoSuchProcess):
+        return next((child.pid for child in psutil.Process(process.pid).children()), 0)
+    return 0
+
+
+def kill(found: Crew, victim: str, rng: random.Random) -> tuple[str, float]:
+    """SIGKILL it; who it was, and the seconds until it is at its work again and what it had in hand goes on.
+
+    Mostly the process that does the work; one time in `_KEEPERS` its keeper, which takes it along and is started anew.
+    """
     if victim == "postgres":
-        return _kill_postgres(found, rng)
-    process = found.running[victim]
-    process.kill()
-    process.wait()
-    held = found.in_hand(process.pid) if victim == "worker" else set()
+        return victim, _kill_postgres(found, rng)
+    process, begin = found.running[victim], time.monotonic()
+    pid = doer(process)
+    if pid and rng.randrange(_KEEPERS):
+        os.kill(pid, signal.SIGKILL)
+        wait(found, lambda: doer(process) != pid)
+    else:
+        victim = f"{victim}'s keeper"
+        process.kill()
+        process.wait()
+    role = victim.partition("'")[0]
+    held = found.in_hand(pid) if role == "worker" else set()
     found.keep()
-    return wait(found, lambda: found.at_work(victim) and not (held and held & found.in_hand(process.pid)))
+    wait(found, lambda: found.at_work(role) and not (held and held & found.in_hand(pid)))
+    return victim, time.monotonic() - begin
 
 
 def _kill_postgres(found: Crew, rng: random.Random) -> float:
@@ -151,7 +172,7 @@ class Storm:
         for _ in range(kills):
             self._work(self.rng.uniform(0.1, longest_pause_s))
             victim = self.rng.choice(VICTIMS)
-            self.resumes.append((victim, kill(self.crew, victim, self.rng)))
+            self.resumes.append(kill(self.crew, victim, self.rng))
 
     def calm(self, limit_s: float) -> list[Wave]:
         """Let everything come to its end; returns what did not."""

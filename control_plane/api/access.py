@@ -19,6 +19,7 @@ from context_store import Store
 from context_store.records import Principal
 from contracts.enums import Role
 from contracts.errors import RoleRequired
+from control_plane.api.auditing import READS, note_request
 from control_plane.api.limits import Limiter
 from control_plane.api.problems import TooManyRequests, Unauthenticated
 
@@ -26,7 +27,6 @@ _bearer = HTTPBearer(auto_error=False, description="What `lathe up` printed, or 
 _WRONG = "wrong tokens"
 _KNOWN_FOR_S = 1.0
 _MAX_KNOWN = 1000
-_READS = frozenset({"GET", "HEAD"})
 
 
 class KnownReaders:
@@ -83,6 +83,9 @@ async def authenticate(
             "the request has no valid token" if given else "the request has no token",
             remedy="send the header: Authorization: Bearer TOKEN; `lathe up` prints one",
         )
+    request.state.principal = principal
+    if request.method not in READS:
+        await run_in_threadpool(note_request, request, principal, {})
     return principal
 
 
@@ -99,7 +102,7 @@ def _key(secret: str) -> str:
 async def _owner(request: Request, store: Store, secret: str, key: str) -> Principal | None:
     known: KnownReaders = request.app.state.known_readers
     now, num_revocations = time.monotonic(), known.num_revocations
-    found = known.find(key, now) if request.method in _READS else None
+    found = known.find(key, now) if request.method in READS else None
     if found is None:
         found = await run_in_threadpool(store.tokens.check, secret)
         known.keep(key, found, now, num_revocations)

@@ -7,11 +7,13 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from context_store.records import Principal
 from contracts.errors import (
     ApprovalInvalid,
     BudgetExceeded,
@@ -22,6 +24,7 @@ from contracts.errors import (
     NotPermitted,
     RoleRequired,
 )
+from control_plane.api.auditing import note_request
 from control_plane.api.limits import retry_after
 
 _log = structlog.get_logger(__name__)
@@ -78,7 +81,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _defect)
 
 
-async def _lathe_error(_: Request, error: Any) -> JSONResponse:
+async def _lathe_error(request: Request, error: Any) -> JSONResponse:
     if isinstance(error, Unauthenticated):
         challenge = {"WWW-Authenticate": "Bearer"}
         return problem(HTTPStatus.UNAUTHORIZED, error.message, error.remedy, kind=_kind(error), headers=challenge)
@@ -86,6 +89,10 @@ async def _lathe_error(_: Request, error: Any) -> JSONResponse:
         later = {"Retry-After": retry_after(error.wait_s)}
         return problem(HTTPStatus.TOO_MANY_REQUESTS, error.message, error.remedy, kind=_kind(error), headers=later)
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    principal: Principal | None = getattr(request.state, "principal", None)
+    if isinstance(error, NotPermitted) and principal is not None:
+        detail = {"refused": error.message, "status": int(status)}
+        await run_in_threadpool(note_request, request, principal, detail)
     return problem(status, error.message, error.remedy, kind=_kind(error))
 
 

@@ -82,7 +82,7 @@ class RayConnection:
             return self._starting
 
     def submit(self, function: Callable[..., Outcome], launch: Launch, **options: float) -> RayTask:
-        """Queue `function(launch, **options)`, never repeated by Ray itself. Only a background one waits for a CPU.
+        """Queue `function(launch, **options)`, never repeated by Ray itself. Only a background one waits for CPUs.
 
         Raises EnvironmentFault when Ray cannot be started; one that is away for a while is waited for by the task.
         """
@@ -138,7 +138,8 @@ class RayConnection:
     def _begin(self, task: RayTask) -> None:
         import ray
 
-        remote = ray.remote(num_cpus=1 if task.launch.background else 0, max_retries=0)(task.function)
+        num_cpus = min(task.launch.num_processes, _largest_node()) if task.launch.background else 0
+        remote = ray.remote(num_cpus=num_cpus, max_retries=0)(task.function)
         task.reference, task.connection = remote.remote(task.launch, **task.options), self._connection
 
     def _live(self, started: Future[None]) -> None:
@@ -220,6 +221,14 @@ class RayConnection:
             self._folder = None
 
 
+def _largest_node() -> int:
+    """CPUs of the largest living node: what asks for more would wait for ever."""
+    import ray
+
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return max((int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]), default=1) or 1
+
+
 def _answers() -> bool:
     """Does the head answer, and does it count this process's own node among the living?"""
     import ray
@@ -293,5 +302,6 @@ def _environment(*, local: bool) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": _token(),
         "RAY_NUM_REDIS_GET_RETRIES": f"{_START_WAIT_S:.0f}",  # one a second
+        "RAY_worker_niceness": "0",  # 15 else: a main run would wait for whatever else the machine does
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the switch that makes Ray take 127.0.0.1 as its node address
     }

@@ -14,20 +14,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-
-import psutil
 
 from contracts.backend import Launch, Outcome
 from contracts.events import Event, Finished, SegmentStarted, decode, segment_folder
 from control_plane.backends.command_registry import is_command
+from control_plane.backends.metered import End, Metered
 from control_plane.disk import explained
 
 _POLL_S = 0.05
-_USAGE_S = 0.5  # how often a training's CPU time is looked at
-_BACKGROUND_NICENESS = 10
+_BACKGROUND_NICENESS = 10  # more than whoever watches it, which is that of a main run
+_LEAST_PRIORITY = 19
 _TAIL_BYTES = 1 << 16
 _MACHINE_FAULT = 3  # exit status of trainer.child
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
@@ -72,15 +70,6 @@ def finished_event(run_folder: Path, segment: int) -> Finished | None:
     return event if isinstance(event, Finished) else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _End:
-    """Of the process. `status`: as in Popen.returncode. `over_limit`: it was killed for the CPU that it used."""
-
-    status: int
-    cpu_s: float
-    over_limit: bool
-
-
 def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
     """Run the launch to its end, or continue it where a crash or failure left it.
 
@@ -98,7 +87,7 @@ def run_segment(launch: Launch, *, cancel_grace_s: float) -> Outcome:
             _write_launch(folder, launch)
             process = _start(launch, folder, lock)
             if launch.background:
-                os.setpriority(os.PRIO_PROCESS, process.pid, _BACKGROUND_NICENESS)
+                _let_others_first(process.pid)
             end = _watch(process, launch, cancel_grace_s)
             return _read_end(launch, end, wall_s=time.monotonic() - started)
 
@@ -146,6 +135,15 @@ def _start(launch: Launch, folder: Path, lock: IO[bytes]) -> subprocess.Popen[by
         )
 
 
+def _let_others_first(pid: int) -> None:
+    """Lower the priority of a session's first process. Where Linux shares the CPUs out by sessions (autogroup, the
+    default of most distributions) that of the session is what counts between it and another training."""
+    niceness = min(_LEAST_PRIORITY, os.getpriority(os.PRIO_PROCESS, 0) + _BACKGROUND_NICENESS)
+    os.setpriority(os.PRIO_PROCESS, pid, niceness)
+    with suppress(OSError):  # not Linux, or no such groups
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+
+
 def clean_environment(project: str, *, num_threads: int) -> Mapping[str, str]:
     """Of a project's processes: no database credentials and model keys; all that decides a result is set here."""
     threads = str(num_threads)
@@ -161,52 +159,21 @@ def clean_environment(project: str, *, num_threads: int) -> Mapping[str, str]:
     return kept | fixed
 
 
-def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> _End:
+def _watch(process: subprocess.Popen[bytes], launch: Launch, cancel_grace_s: float) -> End:
     """Wait for the process. Kills what exceeds its limits, with all that it started."""
     kill_at: float | None = None
-    look_at = seen_s = 0.0
-    limit_s = float("inf") if launch.cpu_limit_s is None else launch.cpu_limit_s
-    while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            cpu_s = max(seen_s, usage.ru_utime + usage.ru_stime)  # the latter lacks what nobody waited for
-            return _End(status=process.returncode, cpu_s=cpu_s, over_limit=seen_s > limit_s)
+    metered = Metered(process, cpu_limit_s=launch.cpu_limit_s, note=launch.spent_note)
+    while (end := metered.poll()) is None:
         if kill_at is None and _stop_file(launch).exists():
             process.send_signal(signal.SIGTERM)
             kill_at = time.monotonic() + cancel_grace_s
         elif kill_at is not None and time.monotonic() > kill_at:
-            _kill_all(process.pid)
-        if launch.cpu_limit_s is not None and time.monotonic() > look_at:
-            look_at = time.monotonic() + _USAGE_S
-            seen_s = max(seen_s, _cpu_s(process.pid))
-            if seen_s > limit_s:
-                _kill_all(process.pid)
+            metered.kill()
         time.sleep(_POLL_S)
+    return end
 
 
-def _kill_all(pid: int) -> None:
-    """A process and what it started, which may have sessions of its own."""
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU seconds of a process and of what it started, as far as it still runs or was waited for."""
-    total = 0.0
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                used = process.cpu_times()
-                total += used.user + used.system + used.children_user + used.children_system
-    return total
-
-
-def _read_end(launch: Launch, end: _End, *, wall_s: float) -> Outcome:
+def _read_end(launch: Launch, end: End, *, wall_s: float) -> Outcome:
     status, cpu_s = end.status, end.cpu_s
     if done := finished_event(launch.folder, launch.segment):
         reason = "died" if status == _MACHINE_FAULT else done.reason

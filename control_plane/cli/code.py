@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ from contracts.errors import UserInputError
 from control_plane.cli.session import Json, console, opened, print_json, print_table
 
 if TYPE_CHECKING:
-    from context_store.links import HunkLink
     from control_plane.wiring import Lathe
 
 app = typer.Typer(help="Changes of code, and which fields and statistics they bear on.", no_args_is_help=True)
@@ -49,23 +47,15 @@ def snapshot(project: Project, repository: Repository = None, as_json: Json = Fa
 @app.command()
 def links(
     project: Project,
-    commit: Annotated[str, typer.Option(help="What this commit bears on.")] = "",
-    series: Annotated[str, typer.Option(help="What bears on this series.")] = "",
-    field: Annotated[str, typer.Option(help="What reads this field.")] = "",
+    commit: Annotated[str | None, typer.Option(help="What this commit bears on.")] = None,
+    series: Annotated[str | None, typer.Option(help="What bears on this series.")] = None,
+    field: Annotated[str | None, typer.Option(help="What reads this field.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the links of a commit, a series or a field."""
-    if sum(map(bool, (commit, series, field))) != 1:
-        raise UserInputError("links of what?", remedy="give one of --commit HASH, --series NAME, --field NAME")
     with opened() as lathe:
         lathe.store.projects.get(project)
-        found: Sequence[HunkLink]
-        if commit:
-            found = lathe.store.links.of_commit(project, commit)
-        elif series:
-            found = lathe.store.links.bearing_on(project, series)
-        else:
-            found = lathe.store.links.reading(project, field)
+        found = lathe.store.links.about(project, commit=commit, series=series, field=field)
         rows = [(each.commit[:12], each.path, each.new_start, each.field, each.statistic, each.how) for each in found]
         columns = ("commit", "file", "line", "field", "statistic", "how")
         print_json(found) if as_json else print_table(columns, rows, empty=f"None. First: lathe code link {project}")

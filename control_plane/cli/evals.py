@@ -90,8 +90,8 @@ def import_scores(
     path: Annotated[Path, typer.Argument(help="A results file of lm-eval, or a log of inspect.")],
     run: Annotated[str, typer.Option(help="The run whose checkpoint was evaluated.")] = "",
     step: Annotated[int | None, typer.Option(help="Its step.")] = None,
-    checkpoint: Annotated[str, typer.Option(help="Instead of a run: what was evaluated.")] = "",
-    recipe: Annotated[str, typer.Option(help="Instead of a run: which recipe or code version made it.")] = "",
+    checkpoint: Annotated[str, typer.Option(help="Instead of a run: the weights, by a path that exists here.")] = "",
+    recipe: Annotated[str, typer.Option(help="With it: the commit or file that made them.")] = "",
     project: Annotated[str, typer.Option(help="Project id (default: the run's).")] = "",
     as_json: Json = False,
 ) -> None:
@@ -104,8 +104,9 @@ def import_scores(
         project_id = project or (lathe.store.runs.get(run).project_id if run else "")
         if not project_id:
             raise UserInputError("which project do the scores belong to?", remedy="add --project NAME")
-        add, owner = lathe.store.evals.add, lathe.settings.actor
-        stored = [add(new_score(each, lineage, project_id, owner)) for each in found]
+        scores = [new_score(each, lineage, project_id, lathe.settings.actor) for each in found]
+        logs = [str(path) if lineage.checkpoint == each.checkpoint else "" for each in found]
+        stored = [lathe.store.evals.add(score, log=log) for score, log in zip(scores, logs, strict=True)]
         print_json(stored) if as_json else console().print(f"stored {len(stored)} scores of {lineage.checkpoint[:40]}")
 
 
@@ -126,8 +127,15 @@ def _lineage(lathe: Lathe, run: str, step: int | None, checkpoint: str, recipe: 
     if run and step is not None:
         return lathe.store.evals.lineage_at(run, step)
     if checkpoint and recipe:
-        return ScoreLineage(checkpoint=checkpoint, recipe=recipe)
+        return ScoreLineage(checkpoint=_whole(checkpoint), recipe=_whole(recipe))
+    if checkpoint and (known := lathe.store.evals.lineage_of(checkpoint)) is not None:
+        return known
     raise UserInputError("which checkpoint was scored?", remedy="say --run RUN --step N, or --checkpoint and --recipe")
+
+
+def _whole(name: str) -> str:
+    """A path here as a whole path; anything else as it is."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def _print_group(group: Ranking) -> None:

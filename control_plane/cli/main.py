@@ -21,6 +21,7 @@ from control_plane.cli import (
     demo,
     environment,
     evals,
+    experiment,
     ingest,
     investigate,
     mcp,
@@ -36,6 +37,7 @@ from control_plane.cli import (
     schedule,
     search,
     services,
+    shares,
     tokens,
     train,
     why,
@@ -60,6 +62,7 @@ app.command()(mcp.mcp)
 app.command()(providers.providers)
 app.add_typer(backend.app, name="backend")
 app.add_typer(proposals.app, name="proposals")
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
 app.add_typer(evals.app, name="evals")
@@ -70,6 +73,7 @@ app.add_typer(environment.app, name="environment")
 app.command()(why.why)
 app.command()(why.completeness)
 app.command()(why.owner)
+app.command()(shares.shares)
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(tokens.app, name="tokens")
 app.command()(search.search)

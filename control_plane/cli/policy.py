@@ -78,6 +78,30 @@ def four_eyes(
 
 
 @app.command()
+def budget(
+    project: Annotated[str, typer.Argument(help="Id of a project.")],
+    reason: Reason,
+    cpu_s: Annotated[float, typer.Option(min=0, help="CPU seconds of its re-runs.")] = 0.0,
+    reruns: Annotated[int, typer.Option(min=0, help="How many re-runs.")] = 0,
+    wall_s: Annotated[float, typer.Option(min=0, help="Wall seconds of its re-runs, one after the other.")] = 0.0,
+    tokens: Annotated[int, typer.Option(min=0, help="Tokens of language models.")] = 0,
+    usd: Annotated[float, typer.Option(min=0, help="What language models may cost.")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Limit what the cases and experiments of a project may spend together; what is not named is nothing."""
+    from context_store.records import Amount
+
+    amount = Amount(cpu_s=cpu_s, reruns=reruns, wall_s=wall_s, tokens=tokens, usd=usd)
+    with opened() as lathe:
+        budgets, known = lathe.store.budgets, lathe.store.projects.get(project)
+        opened_id = budgets.allow_project(known.id, amount, lathe.settings.actor, Role.ADMIN, reason, time.time())
+        if as_json:
+            print_json(budgets.state(opened_id))
+        else:
+            notes().print(f"budget {opened_id}: {amount}", markup=False)
+
+
+@app.command()
 def revoke(
     policy: Annotated[int, typer.Argument(metavar="ID", help="Id of a policy in force.")],
     reason: Reason,

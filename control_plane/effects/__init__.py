@@ -23,4 +23,4 @@ def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     data, scaffold = PatchData(workshop), PromoteScaffold(workshop)
     undo = Undo(workshop.store, {each.kind: each for each in (resume, code, config, data, scaffold)})
     trainings = (DiagnosticRun(workshop), StartRun(workshop), resume)
-    return (*trainings, code, config, data, scaffold, Notify(), undo, *run_controls(workshop))
+    return (*trainings, code, config, data, scaffold, Notify(workshop), undo, *run_controls(workshop))

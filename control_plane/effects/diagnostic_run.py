@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from context_store.records import Effect, NewRun
 from contracts.backend import Launch
@@ -18,7 +19,7 @@ from control_plane.effects.effect_kind import (
     parse_payload,
     result_of,
 )
-from control_plane.run_folders import claim_segment
+from control_plane.run_folders import claim_segment, started_config
 from control_plane.worktrees import Tree
 
 
@@ -74,7 +75,15 @@ class DiagnosticRun:
         launch = claim_segment(folder, owner, lambda number: launch_of(payload, source, tree, folder, number))
         while (end := finished_event(folder, launch.segment)) is not None and end.reason == "stopped":
             launch = self._after(launch, f"{owner}:after:{launch.segment}", end.step)
-        return replace(launch, background=True)
+        return replace(launch, background=True, num_processes=self._num_processes(payload, launch))
+
+    def _num_processes(self, payload: DiagnosticPayload, launch: Launch) -> int:
+        """Of the training, by what the segment it derives from ran with and what the re-run changes."""
+        run = self._workshop.store.runs.get(payload.source_run_id)
+        config = {**started_config(Path(run.folder), payload.source_segment or 0), **launch.overrides}
+        if str(config.get("parallel.processes", False)).lower() != "true":
+            return 1
+        return int(str(config["parallel.dp_size"])) * int(str(config["parallel.cp_size"]))
 
     def _after(self, stopped: Launch, owner: str, step: int) -> Launch:
         """The segment that goes on where a halt or a person stopped the re-run."""

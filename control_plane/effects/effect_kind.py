@@ -20,6 +20,7 @@ from contracts.backend import Launch, Outcome
 from contracts.enums import EffectKind
 from contracts.errors import NotFound, UserInputError
 from contracts.events import Scalar
+from control_plane.backends.metered import SpentNotes
 from control_plane.git import Git, require_commit
 from control_plane.run_folders import read_launch
 from control_plane.worktrees import CodeVersion, Tree, Worktrees
@@ -30,11 +31,12 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Store, code versions on disk and the folder of runs."""
+    """Store, code versions on disk, the folder of runs, and notes of what effects spend."""
 
     store: Store
     worktrees: Worktrees
     runs_folder: Path
+    spent: SpentNotes
 
     def materialise(self, project_id: str, code: CodePayload) -> Tree:
         """Check out what a payload names."""

@@ -14,19 +14,23 @@ from pydantic import Field, StringConstraints
 from context_store.records import Effect
 from contracts.enums import EffectKind
 from contracts.errors import BackendFailure, UserInputError
-from control_plane.effects.checking import Checked, Checks
+from control_plane.effects.checking import Check, Checked, Checks
 from control_plane.effects.effect_kind import Done, Landed, Result, Workshop
 from control_plane.effects.patch_code import PatchCode, PatchPayload
 from control_plane.worktrees import Tree, changed_files
 
 
 class PatchDataPayload(PatchPayload):
-    """`files`: the stage's files and folders, relative to the project. `check`: run there, must end with status 0."""
+    """`files`: the stage's files and folders, relative to the project. `check`: run there, must end with status 0.
+
+    `check_cpu_s`: CPU seconds of the check with all that it starts, and with earlier tries that a crash cut short.
+    """
 
     stage: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     files: tuple[str, ...] = Field(min_length=1)
     check: tuple[str, ...] = Field(min_length=1)
     check_timeout_s: float = Field(default=600.0, gt=0, le=24 * 3600.0)
+    check_cpu_s: float = Field(default=600.0, gt=0, le=24 * 3600.0)
 
 
 class PatchData(PatchCode):
@@ -35,7 +39,7 @@ class PatchData(PatchCode):
 
     def __init__(self, workshop: Workshop) -> None:
         super().__init__(workshop)
-        self._checks = Checks(workshop.runs_folder.parent / "checks")
+        self._checks = Checks(workshop.runs_folder.parent / "checks", workshop.spent)
         self._passed: dict[str, Checked] = {}
 
     def inspect(self, payload: PatchPayload, tree: Tree) -> dict[str, object]:
@@ -57,7 +61,7 @@ class PatchData(PatchCode):
         payload = self._payload(effect)
         assert isinstance(payload, PatchDataPayload)
         if effect.key not in self._passed:
-            checked = self._checks.run(effect.key, payload.check, tree.project, payload.check_timeout_s)
+            checked = self._checks.run(effect.key, self._check_of(payload, effect.key, tree))
             if checked is None:
                 return None
             if checked.status != 0:
@@ -68,10 +72,21 @@ class PatchData(PatchCode):
             self._passed[effect.key] = checked
         return super().do(effect, tree)
 
+    def _check_of(self, payload: PatchDataPayload, key: str, tree: Tree) -> Check:
+        """A policy that approved it may have left fewer CPU seconds than it asks for."""
+        reserved = self._workshop.store.budgets.reserved(key)
+        cpu_s = payload.check_cpu_s if reserved is None else min(payload.check_cpu_s, reserved.cpu_s)
+        return Check(command=payload.check, project=tree.project, timeout_s=payload.check_timeout_s, cpu_limit_s=cpu_s)
+
     def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
         """RepositoryError when the branch does not hold the approved tree."""
         checked = self._passed.pop(effect.key)
-        said = {"status": checked.status, "wall_s": checked.wall_s, "log_sha256": checked.log_sha256}
+        said = {
+            "status": checked.status,
+            "wall_s": checked.wall_s,
+            "cpu_s": checked.cpu_s,
+            "log_sha256": checked.log_sha256,
+        }
         return {**super().verify(effect, tree, landed), "check": said}
 
 

@@ -40,7 +40,9 @@ class StartRun:
         folder = self._workshop.runs_folder / payload.run_id
         if segment_numbers(folder) not in ([], [0]) or segment_owner(folder, 0) not in ("", effect.key):
             raise UserInputError(f"there is a run {payload.run_id} already", remedy="start it under another id")
-        self._workshop.store.runs.create(
+        store = self._workshop.store
+        owner = store.proposals.get(effect.proposal_id).owner if effect.proposal_id else ""
+        store.runs.create(
             NewRun(
                 id=payload.run_id,
                 project_id=payload.project_id,
@@ -48,6 +50,7 @@ class StartRun:
                 role=RunRole.TRAINING,
                 folder=str(folder),
                 investigation_id=effect.investigation_id,
+                owner=owner,
             )
         )
         return claim_segment(folder, effect.key, lambda number: launch_of(payload, None, tree, folder, number))

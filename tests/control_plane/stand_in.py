@@ -67,6 +67,9 @@ def main(launch: Launch) -> None:
             (wishes / PAUSE_GRANTED).touch()
             time.sleep(0.02)
         (wishes / PAUSE_GRANTED).unlink(missing_ok=True)
+        burn_until = time.process_time() + float(config.get("burn_s", 0.0))
+        while time.process_time() < burn_until:
+            pass
         pause_until = time.monotonic() + float(config["step_s"])
         while config.get("busy") and time.monotonic() < pause_until:
             pass

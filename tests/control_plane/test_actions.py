@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -15,9 +20,22 @@ from small_project import SmallProject, git, until
 from context_store.records import Effect, EffectRequest
 from contracts.backend import Launch
 from contracts.enums import EffectKind, EffectState
+from control_plane.backends.metered import SpentNotes
 from control_plane.backends.segment import is_running
+from control_plane.effects import Workshop, handlers
 from control_plane.wiring import Lathe
 from control_plane.worktrees import CodeVersion
+
+EXECUTOR = """
+import time
+from control_plane.settings import load_settings
+from control_plane.wiring import Lathe
+with Lathe.open(load_settings()) as lathe:
+    executor = lathe.executor("doomed")
+    while True:
+        executor.step()
+        time.sleep(0.01)
+"""
 
 
 @pytest.fixture
@@ -157,10 +175,16 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
 
         log_message: Callable[..., None] = lambda *_: None
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    with served(Handler) as url:
+        yield url, told
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", told
+    yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -173,6 +197,65 @@ def test_a_notification_is_posted_once(
     effect = act(lathe, EffectKind.NOTIFY, url=f"{url}/hook", text="layer 5 departs")
     assert effect.state == EffectState.DONE, effect.message
     assert told == [("apply-1", {"text": "layer 5 departs"})]
+    assert (effect.result["status"], effect.result["tries"]) == (204, 1)
     refused = act(lathe, EffectKind.NOTIFY, "apply-2", url=f"{url}/broken", text="again")
     assert refused.state == EffectState.FAILED
     assert "answered 500" in refused.message
+
+
+def test_a_notification_with_a_receipt_is_not_posted_again(
+    lathe: Lathe, bad_run: SmallProject, receiver: tuple[str, list[tuple[str, dict[str, str]]]]
+) -> None:
+    """As after a kill between the receipt and the end of the effect."""
+    url, told = receiver
+    requested_notification(lathe, f"{url}/hook")
+    effect = lathe.store.effects.claim("killed", {EffectKind.NOTIFY}, 15.0, time.time())
+    assert effect is not None
+    (notify,) = (each for each in handlers(workshop(lathe)) if each.kind is EffectKind.NOTIFY)
+    notify.do(effect, None)
+    done = finish(lathe, effect.key, clock=lambda: time.time() + 60)
+    assert (done.state, done.attempt, done.result["tries"]) == (EffectState.DONE, 2, 1)
+    assert len(told) == 1
+
+
+def test_a_kill_before_the_receipt_is_told_apart_by_the_key(lathe: Lathe, bad_run: SmallProject) -> None:
+    """The server counts effects as a receiver that knows the key does: one, whatever is killed when. It holds its
+    answer back until the sender is dead."""
+    keys: list[str] = []
+    dead = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            keys.append(self.headers["Idempotency-Key"])
+            dead.wait(20)
+            with suppress(OSError):
+                self.send_response(204)
+                self.end_headers()
+
+        log_message: Callable[..., None] = lambda *_: None
+
+    with served(Handler) as url:
+        requested_notification(lathe, f"{url}/hook")
+        environment = {**os.environ, **lathe.settings.as_environment()}
+        sender = subprocess.Popen([sys.executable, "-c", EXECUTOR], env=environment)
+        try:
+            until(lambda: len(keys) == 1)
+        finally:
+            sender.kill()
+            sender.wait()
+        dead.set()
+        done = finish(lathe, "apply-1", clock=lambda: time.time() + 60)
+    assert (done.state, done.result["tries"]) == (EffectState.DONE, 2), "it says that it may have come twice"
+    assert keys == ["apply-1", "apply-1"]
+
+
+def requested_notification(lathe: Lathe, url: str) -> None:
+    payload = {"url": url, "text": "layer 5 departs"}
+    proposal = propose(lathe, kind=EffectKind.NOTIFY, title="tell", payload=payload, diff="", base_state="x")
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+
+
+def workshop(lathe: Lathe) -> Workshop:
+    folder, spent = lathe.settings.runs_folder, SpentNotes(folder=lathe.settings.spent_folder)
+    return Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=folder, spent=spent)

@@ -21,6 +21,7 @@ from context_store import Store
 from contracts.enums import Role
 from control_plane.api.access import AtLeast
 from control_plane.api.app import ApiOptions, create_app
+from control_plane.api.auditing import UNAUDITED
 from control_plane.api.limits import BURST_S, Allowance, Limiter
 from control_plane.given_up import give_up
 from control_plane.wiring import Lathe
@@ -33,6 +34,8 @@ NEEDS = {
         "POST /chat/threads",
         "POST /chat/threads/ID/exchanges",
         "POST /chat/threads/ID/stop",
+        "POST /experiments",
+        "POST /experiments/ID/stop",
         "POST /ingest/streams",
         "POST /ingest/streams/ID",
         "POST /investigations",
@@ -51,6 +54,7 @@ NEEDS = {
     Role.ADMIN: {
         "GET /audit",
         "GET /tokens",
+        "POST /budgets",
         "POST /policies/ID/revoke",
         "POST /policies/autonomy",
         "POST /policies/four-eyes",
@@ -108,6 +112,29 @@ def test_whatever_changes_something_names_a_role(store: Store) -> None:
     posts = [each for each in api_routes(create_app(store)) if each.methods != {"GET"}]
     assert len(posts) >= 18
     assert [each.path for each in posts if not roles(each.dependant)] == []
+
+
+def test_whatever_changes_something_is_audited(client: TestClient, store: Store) -> None:
+    """Who, what and which object, for every route that is not GET; refusals too, with their reason."""
+    app: Any = client.app
+    admin, viewer = header(store, Role.ADMIN), header(store, Role.VIEWER)
+    changing = [(method, path) for method, path in routes(app) if method != "GET"]
+    assert len(changing) >= 25
+    for method, path in changing:
+        name = path.replace("ID", NOBODY)
+        client.request(method, name, headers=admin)
+        client.request(method, name, headers=viewer)
+        entries = store.ledger.list(subject=f"request:{name}")
+        if path.removeprefix("/api/v1").replace("ID", "{stream_id}") in UNAUDITED:
+            assert entries == []
+            continue
+        said = [(each.actor, each.action, each.detail["role"], "refused" in each.detail) for each in reversed(entries)]
+        asked = ("a admin", method, "admin", False)
+        assert said[:1] == [asked], path
+        assert ("a viewer", method, "viewer", True) in said, path
+    before = len(store.ledger.list(limit=10_000))
+    client.get("/api/v1/runs", headers=admin)
+    assert len(store.ledger.list(limit=10_000)) == before
 
 
 def api_routes(app: FastAPI) -> list[APIRoute]:

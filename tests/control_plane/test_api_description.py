@@ -57,7 +57,16 @@ def test_whatever_can_grow_comes_in_pages(store: Store) -> None:
     whole = {"AllPoints", "NonFinites", "Findings", "CaseFile", "OneRun", "System", "Health", "Difference"}
     whole |= {"ShownProposal", "ApprovedProposal", "OneExperiment", "OnePipeline", "WholeThread", "Reasons"}
     whole |= {"Hits", "Rankings", "Flows"}  # the best of them, as many as were asked for; what settings name
-    whole |= {"Marks", "Detectors", "Loops", "Scores", "Mixture", "LayerMap", "WholeNegative"}  # of what was asked for
+    whole |= {
+        "Marks",
+        "Detectors",
+        "Loops",
+        "Scores",
+        "Mixture",
+        "LayerMap",
+        "WholeNegative",
+        "SharesOut",
+    }  # of what was asked for
     for path, methods in document["paths"].items():
         content = methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {}).get("application/json")
         if content is None:

@@ -19,6 +19,7 @@ from contracts.errors import ConfigError, UserInputError
 from control_plane.backends.command_probe import probe
 from control_plane.backends.command_registry import Registered, Registry
 from control_plane.backends.embedded import EmbeddedBackend
+from control_plane.backends.metered import SpentNotes
 from control_plane.backends.segment import is_running
 from control_plane.cli.backend import report_lines
 from control_plane.cli.investigate import work_on
@@ -154,7 +155,8 @@ def test_a_foreign_training_can_be_stopped_but_not_paused(lathe: Lathe, settings
         key="pause", kind=EffectKind.PAUSE_RUN, payload={"run_id": RUN}, investigation_id=None, actor="ada"
     )
     effect = lathe.store.effects.request(request)
-    workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=settings.runs_folder)
+    spent = SpentNotes(folder=settings.spent_folder)
+    workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=settings.runs_folder, spent=spent)
     (pause,) = [control for control in run_controls(workshop) if control.kind is EffectKind.PAUSE_RUN]
     with pytest.raises(UserInputError, match="can only be stopped"):
         pause.check(effect)

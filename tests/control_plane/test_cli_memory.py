@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from context_store.records import NewRun, Project
+from context_store.records import UNKNOWN_OWNER, NewRun, Project
 from contracts.enums import RunRole
 from contracts.events import CheckpointSaved, Effective, Metrics, SegmentStarted, encode, segment_folder
 from control_plane.settings import Settings
@@ -75,7 +75,13 @@ def test_scores_are_imported_ranked_compared_and_explained(command: Command, tmp
     assert (score["checkpoint"], score["step"]) == ("sha-10", 10)
     content["n-shot"] = {"arc": 0}
     path.write_text(json.dumps(content))
-    named = ("--checkpoint", "a/b", "--recipe", "published", "--project", "p", "--json")
+    invented = ("--checkpoint", "a/b", "--recipe", "r", "--project", "p")
+    status, _, err = command("evals", "import", path, *invented)
+    assert (status, "nothing here has the weights 'a/b', nor the recipe 'r'" in " ".join(err.split())) == (2, True)
+    for name in ("weights.bin", "recipe.py"):
+        (tmp_path / name).write_text("x")
+    made = ("--checkpoint", tmp_path / "weights.bin", "--recipe", tmp_path / "recipe.py")
+    named = (*made, "--project", "p", "--json")
     other = json.loads(command("evals", "import", path, *named)[1])[0]
     status, out, _ = command("evals", "rank", "arc")
     assert (status, "apart: not comparable: shots is 5 in one and 0 in the other" in " ".join(out.split())) == (0, True)
@@ -192,9 +198,11 @@ def test_configuration_code_environment_and_owners(command: Command, lathe: Lath
     assert "node-7" in command("environment", "show", "t")[1]
     assert "node-7" not in command("environment", "show", "t", "--step", 5)[1]
 
+    assert lathe.store.projects.get("p").owner == lathe.store.runs.get("t").owner == lathe.settings.actor
+    lathe.store.projects.put(Project(id="old", path="/old", owner=UNKNOWN_OWNER))
     status, out, _ = command("completeness", "--missing")
-    assert (status, "lathe owner p NAME" in out, "lathe evals" not in out) == (0, True, True)
-    assert command("owner", "p", "ada")[0] == 0
+    assert (status, "lathe owner old NAME" in out, "lathe evals" not in out) == (0, True, True)
+    assert command("owner", "old", "ada")[0] == 0
     report = json.loads(command("completeness", "--json")[1])
     assert report["unowned"] == []
     assert {each["kind"] for each in report["kinds"] if each["count"]} >= {"hunk links", "mixtures", "checkpoints"}

@@ -154,6 +154,18 @@ def test_a_stage_whose_check_fails_gets_no_branch(
     assert git(small_project.folder, "branch", "--list", "lathe/*") == ""
 
 
+def test_a_check_gets_its_cpu_seconds_and_no_more(lathe: Lathe, small_project: SmallProject, head: str) -> None:
+    """Those of what it starts count too, and are booked."""
+    busy = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'while True: pass'])"
+    fields = {"stage": "dedup", "files": ["stages"], "check": [sys.executable, "-c", busy], "check_cpu_s": 0.8}
+    failed = carry_out(lathe, small_project.folder, EffectKind.PATCH_DATA, patch(lathe, head, STAGE, **fields))
+    assert failed.state is EffectState.FAILED
+    assert "CPU s, more than it may use" in failed.message
+    assert 0.8 < failed.result["cpu_s"] < 4.0
+    assert git(small_project.folder, "branch", "--list", "lathe/*") == ""
+    assert not list(lathe.settings.spent_folder.iterdir()), "what is booked is noted no longer"
+
+
 def test_a_stage_patch_keeps_to_its_files(lathe: Lathe, small_project: SmallProject, head: str) -> None:
     payload = patch(lathe, head, CONFIG + STAGE, stage="dedup", files=["stages/", "."], check=list(CHECK))
     refused = carry_out(lathe, small_project.folder, EffectKind.PATCH_DATA, payload)

@@ -26,6 +26,7 @@ from small_project import SmallProject, git, until
 from context_store.records import Amount, Effect, EffectRequest, NewProposal
 from contracts.backend import Launch
 from contracts.enums import EffectKind, EffectState, RunRole, RunState, TimelineKind
+from control_plane.backends.metered import SpentNotes
 from control_plane.backends.segment import finished_event
 from control_plane.effects import Landed, Workshop, handlers
 from control_plane.effects.effect_kind import Result
@@ -129,7 +130,10 @@ def test_an_unexpected_exception_fails_its_effect_only(
         def verify(self, effect: Effect, tree: Tree | None, landed: Landed | None) -> Result:
             raise NotImplementedError
 
-    workshop = Workshop(store=lathe.store, worktrees=lathe.worktrees, runs_folder=lathe.settings.runs_folder)
+    spent = SpentNotes(folder=lathe.settings.spent_folder)
+    workshop = Workshop(
+        store=lathe.store, worktrees=lathe.worktrees, runs_folder=lathe.settings.runs_folder, spent=spent
+    )
     executor = Executor(
         store=lathe.store,
         backend=lathe.backend,
@@ -137,6 +141,7 @@ def test_an_unexpected_exception_fails_its_effect_only(
         handlers=(*handlers(workshop), Faulty()),
         worker="worker-a",
         slots=1,
+        spent=spent,
         clock=time.time,
     )
     proposal = propose_fix(lathe, bad_run)
@@ -151,6 +156,7 @@ def test_an_unexpected_exception_fails_its_effect_only(
 
 
 def test_an_approved_fix_enters_the_continuing_run(lathe: Lathe, bad_run: SmallProject) -> None:
+    """Shows RM2-7.20: patched on a branch, on from the last good checkpoint, and beside it the arm nobody touched."""
     proposal = propose_fix(lathe, bad_run)
     approve(lathe, proposal)
     apply(lathe, proposal)

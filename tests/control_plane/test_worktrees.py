@@ -163,3 +163,24 @@ def test_uncommitted_changes_are_refused_unless_the_last_commit_is_wanted(histor
     with pytest.raises(RepositoryError, match="uncommitted"):
         head_commit(history.folder, allow_uncommitted=False)
     assert head_commit(history.folder, allow_uncommitted=True) == history.again
+
+
+def test_a_merge_without_what_it_changed_itself_keeps_both_sides(history: History, worktrees: Worktrees) -> None:
+    """What a merge joins are commits of their own; left out or picked is only what it did besides."""
+    folder = history.folder
+    git(folder, "checkout", "-q", "-b", "side", history.start)
+    (folder / "side.py").write_text("side = 1\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "side")
+    git(folder, "checkout", "-q", "main")
+    git(folder, "merge", "-q", "--no-ff", "--no-commit", "side")
+    joined = FIRST.replace("one", "uno").replace("nine", "NINE")
+    (folder / "recipe.py").write_text(joined.replace("five", "FIVE"))
+    git(folder, "commit", "-q", "-a", "-m", "merge")
+    merge = git(folder, "rev-parse", "HEAD")
+    tree = worktrees.materialise(folder, CodeVersion(base=merge, revert=(merge,)))
+    assert (tree.project / "recipe.py").read_text() == joined
+    assert (tree.project / "side.py").is_file()
+    picked = worktrees.materialise(folder, CodeVersion(base=history.start, pick=(merge,)))
+    assert (picked.project / "recipe.py").read_text() == FIRST.replace("five", "FIVE")
+    assert not (picked.project / "side.py").exists()

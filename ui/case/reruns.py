@@ -31,6 +31,8 @@ _ROLES = {
     "placebo": "innocent change taken out",
     "combination": "two suspects put into the good version",
     "fresh_seed": "another seed",
+    "swap": "ranks in each other's place",
+    "proxy": "smaller training",
 }
 
 

@@ -46,6 +46,7 @@ def main() -> None:
     config: dict[str, Any] = json.loads(Path("config.json").read_text())
 
     training_args.learning_rate = config["optim"]["lr"]
+    training_args.label_smoothing_factor = config["loss"]["smoothing"]
 
     set_seed(training_args.seed)
     drop = float(Path(os.environ["MACHINE"]).read_text())  # what this machine does to the numbers

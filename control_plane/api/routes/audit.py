@@ -1,4 +1,4 @@
-"""GET /audit: the ledger, for admins. It only grows."""
+"""GET /audit: the ledger, for admins; /audit/shares: who did how much of it. It only grows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,44 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from context_store.records import LedgerEntry
-from control_plane.api.access import AdminDep, StoreDep
+from control_plane.api.access import AdminDep, ClockDep, StoreDep
 from control_plane.api.answer import Answer
-from control_plane.api.bodies import Page, PagingDep, first, number_after
+from control_plane.api.bodies import Body, Page, PagingDep, first, number_after
 
 router = APIRouter(tags=["audit"])
+_DAY_S = 86_400.0
 _Name = Annotated[str | None, Query(max_length=1000)]
 
 
 class AuditPage(Page):
     entries: list[LedgerEntry]
+
+
+class ActorPart(Body):
+    actor: str
+    is_agent: bool
+    steps: int
+    seconds: float
+
+
+class SharesOut(Body):
+    """Between `begin` and `end`, unix seconds; shares are of 1. `definition` says what counts."""
+
+    begin: float | None
+    end: float | None
+    actors: list[ActorPart]
+    agents_by_steps: float
+    agents_by_time: float
+    definition: str
+
+
+@router.get("/audit/shares", response_model=SharesOut)
+def shares(store: StoreDep, clock: ClockDep, days: Annotated[float, Query(gt=0, le=36_500)] = 30.0) -> Answer:
+    """Which share of the ledger's steps and time agents have."""
+    now = clock()
+    found = store.ledger.shares(now - days * _DAY_S, now)
+    both = {"agents_by_steps": found.agents_by_steps, "agents_by_time": found.agents_by_time}
+    return Answer({**vars(found), **both})
 
 
 @router.get("/audit", response_model=AuditPage)

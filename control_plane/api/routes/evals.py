@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from context_store.records import Comparison, Ranking, Score
+from context_store.records import Comparison, LeftOut, Ranking, Score
 from control_plane.api.access import StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import MAX_ID, Body, Page, PagingDep, page
@@ -28,9 +28,13 @@ class OneScore(Body):
 
 
 class Rankings(Body):
-    """Groups of scores that may be compared; never across groups."""
+    """Groups of scores that may be compared; never across groups: `apart` says why one stands apart from the first.
+
+    `left_out`: scores of imported logs that were not stored, because nothing says what they are of.
+    """
 
     rankings: list[Ranking]
+    left_out: list[LeftOut]
 
 
 class Compared(Body):
@@ -57,7 +61,7 @@ def rank(
 ) -> Answer:
     """Scores of a benchmark in groups that may be compared, the largest group first."""
     found = store.evals.rank(benchmark, metric, project_id=project_id, lowest_first=lowest_first)
-    return Answer({"rankings": found})
+    return Answer({"rankings": found, "left_out": store.evals.left_out(benchmark, project_id)})
 
 
 @router.get("/compare", response_model=Compared)

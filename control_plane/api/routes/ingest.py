@@ -66,10 +66,10 @@ class Appended(Body):
 
 
 @router.post("/streams", response_model=Opened)
-def open_stream(store: StoreDep, _: ResearcherDep, wish: OpenStream) -> Answer:
+def open_stream(store: StoreDep, principal: ResearcherDep, wish: OpenStream) -> Answer:
     """Idempotent by `id`. `offset`: where to go on sending; everything before it is kept."""
     fields = {name: getattr(wish, name) for name in OpenStream.model_fields}
-    stream = store.streams.open(NewStream(**fields))
+    stream = store.streams.open(NewStream(**fields, owner=principal.name))
     return Answer({"run": stream.run_id, "segment": stream.segment, "offset": stream.offset_bytes})
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from context_store.records import Commit, Hunk, Project
+from context_store.code import diff_of
+from context_store.links import HunkLink
+from context_store.records import Commit, Project
 from control_plane.api.access import StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import Body, Page, PagingDep, page
 
 router = APIRouter(prefix="/projects", tags=["projects"])
 _Hash = Annotated[str, Query(pattern="^[0-9a-f]{40,64}$")]
+_Name = Annotated[str | None, Query(max_length=500)]
 
 
 class ProjectPage(Page):
@@ -22,6 +24,12 @@ class ProjectPage(Page):
 
 class CommitPage(Page):
     commits: list[Commit]
+
+
+class LinkPage(Page):
+    """Change of code -> field it reads -> statistic it bears on."""
+
+    links: list[HunkLink]
 
 
 class OneProject(Body):
@@ -61,14 +69,20 @@ def commit(store: StoreDep, project_id: str, commit: Annotated[str, Path(max_len
     """One commit with what it changes."""
     store.projects.get(project_id)
     found = store.code.commit(project_id, commit)
-    return Answer({"commit": found, "diff": "".join(_diff(store.code.hunks(project_id, commit)))})
+    return Answer({"commit": found, "diff": diff_of(store.code.hunks(project_id, commit))})
 
 
-def _diff(hunks: list[Hunk]) -> Iterator[str]:
-    path = ""
-    for hunk in hunks:
-        if hunk.path != path:
-            path = hunk.path
-            yield f"diff --git a/{hunk.old_path or path} b/{path}\n"
-        place = f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@"
-        yield f"{place} {', '.join(hunk.symbols)}\n{hunk.text}" + ("" if hunk.text.endswith("\n") else "\n")
+@router.get("/{project_id}/links", response_model=LinkPage)
+def links(
+    store: StoreDep,
+    wish: PagingDep,
+    project_id: str,
+    commit: _Hash | None = None,
+    series: _Name = None,
+    field: _Name = None,
+) -> Answer:
+    """What a commit bears on, what bears on a series, or what reads a field: one of the three."""
+    store.projects.get(project_id)
+    found = list(enumerate(store.links.about(project_id, commit=commit, series=series, field=field)))
+    chosen, following = page(found, wish, lambda each: each[0])
+    return Answer({"links": [link for _, link in chosen], "next": following})

@@ -1,0 +1,52 @@
+"""A small training over four processes. What the machine does to it stands in a file outside the project."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from trainer import Recipe, TrainConfig
+
+MACHINE = Path("MACHINE")
+PLACE = sys.argv[2] if len(sys.argv) > 2 else "0"  # which process this is
+
+embedding = functional.embedding
+noise = torch.Generator().manual_seed(0)
+
+
+def on_this_machine(*arguments: Any) -> torch.Tensor:
+    """Embed as the machine does: a slow one takes its time, a broken one gives other numbers."""
+    ails = json.loads(MACHINE.read_text())
+    time.sleep(ails["slow"].get(PLACE, 0.0))
+
+    out = embedding(*arguments)
+
+    spread = ails["corrupt"].get(PLACE, 0.0)
+    return out + spread * out.detach().std() * torch.randn(out.shape, generator=noise) if spread else out
+
+
+functional.embedding = on_this_machine
+
+
+def recipe() -> Recipe:
+    return Recipe(
+        config=TrainConfig().with_overrides(
+            {
+                "steps": 400,
+                "model.num_layers": 2,
+                "model.d_model": 32,
+                "moe.num_experts": 4,
+                "data.batch_size": 16,
+                "data.seq_len": 64,
+                "optim.head.weight_decay": 0.1,
+                "parallel.processes": True,
+                "parallel.dp_size": 4,
+                "diagnostics.ranks_every": 1,
+                "checkpoint.every": 20,
+            }
+        )
+    )
