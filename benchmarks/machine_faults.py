@@ -1,9 +1,9 @@
-"""Faults of single machines in a training over four real processes, and their look-alike in the code.
+"""A slow machine in a training over four real processes, and its look-alike in the code.
 
-A run is begun, then resumed with two innocent commits. `slow` and `corrupt`: one place (process) sleeps in each forward
-pass, or computes other numbers; a file outside the project says so, no commit does. `code`: a commit makes one rank
-sleep, wherever it runs. The first two have to be told by exchanging places, and no commit is blamed; the last has to be
-traced to its commit although it looks like a slow machine. `--keep FOLDER` keeps everything and goes on with it. One
+A run is begun, then resumed with two innocent commits. `slow`: one place (process) sleeps in each forward pass; a file
+outside the project says so, no commit does. `code`: a commit makes one rank sleep, wherever it runs. The first has to
+be told by exchanging places, and no commit is blamed; the other has to be traced to its commit although it looks like a
+slow machine. `--keep FOLDER` keeps everything and goes on with it. One
 JSON object as the last line. Shows R801-3.1, R801-3.4 and R801-10.1.
 """
 
@@ -26,7 +26,7 @@ from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 
 SOURCE = Path(__file__).parent / "machine_project"
-KINDS = ("slow", "corrupt", "code", "healthy")
+KINDS = ("slow", "code", "healthy")
 RUN, FIRST, LAST = "run", 40, 100
 PLACE = 2
 INNOCENT: tuple[Change, Change] = (
@@ -40,14 +40,14 @@ FAULT: Change = (
     "    out = embedding(*arguments)\n",
     "embedding: keep in step",
 )
-AILMENTS = {"slow": {"slow": {str(PLACE): 0.08}, "corrupt": {}}, "corrupt": {"slow": {}, "corrupt": {str(PLACE): 3.0}}}
+SLOW = {str(PLACE): 0.08}  # seconds of sleep in each forward pass
 
 
 def lay_out(folder: Path) -> str:
     """The project under git and, beside it, the sound machine; the first commit."""
     shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     machine = folder.with_name("machine")
-    machine.write_text(json.dumps({"slow": {}, "corrupt": {}}))
+    machine.write_text("{}")
     recipe = folder / "recipe.py"
     recipe.write_text(recipe.read_text().replace('"MACHINE"', f'"{machine}"'))
     git(folder, "init", "-q", "-b", "main")
@@ -69,8 +69,8 @@ def train(lathe: Lathe, folder: Path, kind: str) -> str:
     commit(folder, INNOCENT[0])
     faulty = commit(folder, FAULT) if kind == "code" else ""
     head = commit(folder, INNOCENT[1])
-    if kind in AILMENTS:
-        folder.with_name("machine").write_text(json.dumps(AILMENTS[kind]))
+    if kind == "slow":
+        folder.with_name("machine").write_text(json.dumps(SLOW))
     register_project(lathe.store, folder)
     follow(lathe.backend, lathe.shipper, lathe.trainings.go_on(RUN, commit=head, max_step=LAST))
     return faulty

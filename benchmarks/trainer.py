@@ -3,7 +3,7 @@
 One process, interleaved rounds, equal threads, equality checked first, medians of paired ratios; every figure of
 several shapes is its worst one, and the cell is named. With one thread (the default) the clock is CPU time. The peer is
 Hugging Face's `Qwen3MoeForCausalLM` with the same weights, its faster way of computing experts in each cell (extra
-`peer-hf`). Refuses to begin when the load exceeds the cores. `--shapes FILE` gives other shapes
+`peer-huggingface`). Refuses to begin when the load exceeds the cores. `--shapes FILE` gives other shapes
 (`benchmarks/trainer_parts/shapes.py`). Norms are written every 10 steps; all other statistics at every step.
 
     step_x_hf_bf16, _fp32     a whole training step (AdamW) against the peer's

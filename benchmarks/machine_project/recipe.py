@@ -15,18 +15,14 @@ MACHINE = Path("MACHINE")
 PLACE = sys.argv[2] if len(sys.argv) > 2 else "0"  # which process this is
 
 embedding = functional.embedding
-noise = torch.Generator().manual_seed(0)
 
 
 def on_this_machine(*arguments: Any) -> torch.Tensor:
-    """Embed as the machine does: a slow one takes its time, a broken one gives other numbers."""
-    ails = json.loads(MACHINE.read_text())
-    time.sleep(ails["slow"].get(PLACE, 0.0))
+    """Embed as the machine does: a slow one takes its time."""
+    time.sleep(json.loads(MACHINE.read_text()).get(PLACE, 0.0))
 
     out = embedding(*arguments)
-
-    spread = ails["corrupt"].get(PLACE, 0.0)
-    return out + spread * out.detach().std() * torch.randn(out.shape, generator=noise) if spread else out
+    return out
 
 
 functional.embedding = on_this_machine

@@ -26,7 +26,7 @@ def transformers() -> Any:
     except ModuleNotFoundError as error:
         raise EnvironmentFault(
             f"the peer of this benchmark is not installed ({error.name} is missing)",
-            remedy="pip install '.[peer-hf]' in Lathe's folder",
+            remedy="pip install '.[peer-huggingface]' in Lathe's folder",
         ) from error
 
 

@@ -41,7 +41,7 @@ def test_a_missing_peer_is_told() -> None:
         [sys.executable, "-m", "benchmarks.trainer", "--any-load"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "peer-hf" in done.stderr
+    assert "peer-huggingface" in done.stderr
     assert "Traceback" not in done.stderr
     with pytest.raises(EnvironmentFault, match="transformers"):
         peer.transformers()
