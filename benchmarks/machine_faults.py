@@ -35,9 +35,9 @@ INNOCENT: tuple[Change, Change] = (
 )
 FAULT: Change = (
     "recipe.py",
-    "    out = embedding(*arguments)\n",
+    "    return embedding(*arguments)\n",
     "    if torch.distributed.is_initialized() and torch.distributed.get_rank() == 2:\n        time.sleep(0.08)\n"
-    "    out = embedding(*arguments)\n",
+    "    return embedding(*arguments)\n",
     "embedding: keep in step",
 )
 SLOW = {str(PLACE): 0.08}  # seconds of sleep in each forward pass
