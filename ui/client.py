@@ -172,8 +172,10 @@ class Client(Transport):
         """In the order of the requests."""
         return self.all("/effects", Effect, {"state": state}, key="effects")
 
-    def activity(self, *, after: int = 0, limit: int = 200) -> tuple[Activity, ...]:
-        return self.get("/activity", tuple[Activity, ...], {"after": after, "limit": limit}, key="activity")
+    def activity(self, *, after: int | None = None, limit: int = 200) -> tuple[Activity, ...]:
+        """Ascending: those after one that is known, else the newest."""
+        wish = {"newest": True} if after is None else {"after": after}
+        return self.get("/activity", tuple[Activity, ...], {**wish, "limit": limit}, key="activity")
 
     def negatives(self, query: str = "") -> tuple[Negative, ...]:
         """The best for the query; without one every one that is stored, newest first."""

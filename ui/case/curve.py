@@ -19,11 +19,20 @@ MAX_PEERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Series of one picture: those that depart, their peers of the same kind, the whole-model value."""
+    """Series of one picture: those that depart, their peers of the same kind, the whole-model value.
+
+    `num_more`: of the peers, the first so many depart too; they are drawn grey, so that the picture can be read.
+    """
 
     focus: tuple[str, ...]
     peers: tuple[str, ...] = ()
     overall: str = ""
+    num_more: int = 0
+
+    @property
+    def title(self) -> str:
+        """What is shown, in words."""
+        return units.together(self.focus) + (f" and {self.num_more} more" if self.num_more else "")
 
     @property
     def context(self) -> tuple[str, ...]:
@@ -51,9 +60,10 @@ def names_around(client: Client, run_id: str, series: Sequence[str]) -> Names:
     statistic = focus[0].partition("/")[0]
     known = client.series_names(run_id, statistic=statistic)
     shapes = {_NUMBER.sub("#", name) for name in focus}
+    more = [name for name in series[MAX_FOCUS:] if name.partition("/")[0] == statistic]
     peers = [name for name in known if _NUMBER.sub("#", name) in shapes and name not in series]
     overall = statistic if statistic in known and statistic not in focus else ""
-    return Names(focus=focus, peers=tuple(peers[:MAX_PEERS]), overall=overall)
+    return Names(focus=focus, peers=(*more, *peers[: MAX_PEERS - len(more)]), overall=overall, num_more=len(more))
 
 
 def names_of_run(client: Client, run_id: str) -> Names | None:
@@ -128,8 +138,9 @@ def legend(names: Names, *, faulty: bool, fixed: bool) -> str:
     entries = [("faulty" if faulty else "plain", "departs" if faulty else units.short(names.focus[0]))]
     if names.overall:
         entries.append(("healthy", f"overall {names.overall}"))
+    grey = [(names.num_more, "that depart too"), (len(names.peers) - names.num_more, "peers")]
     if names.peers:
-        entries.append(("reference", f"{len(names.peers)} peers"))
+        entries.append(("reference", ", ".join(f"{number} {what}" for number, what in grey if number)))
     if fixed:
         entries.append(("fixed", "with the fix"))
     if faulty:

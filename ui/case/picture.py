@@ -9,7 +9,7 @@ import streamlit as st
 from ui import palette
 from ui.case import curve
 from ui.client import Client
-from ui.components import feed, units
+from ui.components import feed
 from ui.components.markup import escape
 from ui.components.messages import errors_shown, show_empty
 from ui.components.series_plot import figure, marks, show_changes, show_zoomable
@@ -43,7 +43,7 @@ def _draw(client: Client, run: Run, case: Case | None, height: int) -> None:
             return
         events = client.timeline(run.id)
         fixed = case is not None and curve.fix_segment(case, events) is not None
-        focus = units.together(names.focus)
+        focus = names.title
         keys = curve.legend(names, faulty=case is not None, fixed=fixed)
         st.html(f'<div class="lt-title"><b>{escape(run.name)}: {escape(focus)}</b><div>{keys}</div></div>')
         show_zoomable(

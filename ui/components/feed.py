@@ -18,7 +18,7 @@ def show(client: Client, investigation_id: str | None) -> None:
     """Fetch what is new since the last look; call it inside a fragment that runs every few seconds."""
     with errors_shown():
         known: tuple[Activity, ...] = st.session_state.get(_FEED, ())
-        fresh = _newer(client, after=known[-1].id if known else 0)
+        fresh = _newer(client, after=known[-1].id) if known else client.activity(limit=PAGE)
         st.session_state[_FEED] = (known + fresh)[-PAGE:]
         st.html(render(st.session_state[_FEED], investigation_id))
         if known and any(item.kind != "progress" or item.investigation_id for item in fresh):

@@ -27,8 +27,10 @@ def when(moment: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Time of day in the viewer's time zone."""
-    return moment.astimezone(_zone()).strftime("%H:%M:%S")
+    """Time of day in the viewer's time zone; with the day where that is not today."""
+    local = moment.astimezone(_zone())
+    is_today = local.date() == datetime.now(_zone()).date()
+    return local.strftime("%H:%M:%S" if is_today else "%-d %b %H:%M")
 
 
 def _zone() -> ZoneInfo:

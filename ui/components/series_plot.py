@@ -47,6 +47,7 @@ class Style(StrEnum):
 
 
 _BEHIND = (Style.REFERENCE, Style.CONTROL)
+_DASHES = ("solid", "dash", "dot")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,8 @@ def figure(plot: Plot, colours: Palette) -> go.Figure:
     named: list[tuple[Line, str]] = []
     for index, line in enumerate(sorted(plot.lines, key=lambda line: line.style not in _BEHIND)):
         colour = _colour(line.style, index, colours)
-        chart.add_trace(_trace(line, colour))
+        turn = index // len(colours.cycle) if line.style is Style.PLAIN else 0
+        chart.add_trace(_trace(line, colour, turn))
         if broken := _non_finite(line, colour):
             chart.add_trace(broken)
         if line.named and line.style not in _BEHIND:
@@ -127,9 +129,10 @@ def _colour(style: Style, index: int, colours: Palette) -> str:
     return by_meaning.get(style, colours.cycle[index % len(colours.cycle)])
 
 
-def _trace(line: Line, colour: str) -> go.Scatter:
+def _trace(line: Line, colour: str, turn: int) -> go.Scatter:
+    """`turn`: how often the colours were used up before it; each time takes another dash."""
     behind = line.style in _BEHIND
-    dash = {Style.HEALTHY: "dot", Style.CONTROL: "dash"}.get(line.style, "solid")
+    dash = {Style.HEALTHY: "dot", Style.CONTROL: "dash"}.get(line.style, _DASHES[turn % len(_DASHES)])
     return go.Scatter(
         x=line.series.steps,
         y=[value if math.isfinite(value) else None for value in line.series.values],
@@ -204,13 +207,15 @@ def _lay_out(chart: go.Figure, plot: Plot, colours: Palette) -> None:
     )
 
 
-def show_zoomable(key: str, title: str, draw: Callable[[Window], go.Figure], *, shared: str = "") -> None:
+def show_zoomable(
+    key: str, title: str, draw: Callable[[Window], go.Figure], *, shared: str = "", begin: Window = WHOLE
+) -> None:
     """A plot whose selected step range is fetched again through `draw`; call it inside a fragment.
 
-    Plots of one fragment with the same `shared` name show the same steps.
+    Plots of one fragment with the same `shared` name show the same steps. `begin`: what is shown at first.
     """
     state = f"zoom:{shared or key}"
-    zoom: Zoom = st.session_state.get(state, Zoom())
+    zoom: Zoom = st.session_state.get(state, Zoom(window=begin))
     plot_key = f"{key}:{zoom.turn}"
     st.plotly_chart(
         draw(zoom.window),

@@ -92,10 +92,9 @@ def _show_nothing(question: str) -> None:
 
 def _show_found(found: tuple[Negative, ...]) -> None:
     reasons = sorted({negative.reason_class for negative in found})
-    chosen = st.segmented_control(
-        "Why", [_ALL, *reasons], default=_ALL, format_func=words, label_visibility="collapsed"
-    )
-    shown = [negative for negative in found if chosen in (None, _ALL, negative.reason_class)]
+    # a select box, whose options are plain text: people write these words, and a pill would read them as Markdown
+    chosen = st.selectbox("Why", [_ALL, *reasons], format_func=words, label_visibility="collapsed", width=320)
+    shown = [negative for negative in found if chosen in (_ALL, negative.reason_class)]
     st.html('<div class="lt-cards">' + "".join(cards.card(negative) for negative in shown) + "</div>")
     st.download_button(
         "Download these as CSV",

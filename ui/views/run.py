@@ -15,12 +15,14 @@ from ui.client import Client
 from ui.components import chips, layer_map, units
 from ui.components.markup import escape, when
 from ui.components.messages import errors_shown, show_empty
-from ui.components.series_plot import BUCKETS, Line, Plot, Window, figure, marks, show_changes, show_zoomable
+from ui.components.series_plot import BUCKETS, WHOLE, Line, Plot, Window, figure, marks, show_changes, show_zoomable
 from ui.components.tables import row, table
 from ui.records import Checkpoint, Run, RunDetail, Segment, Series
 
 LIVE_S = 2.0
 MAX_CHOSEN = 8
+_GOING_ON = ("created", "running")
+_LEAST_MARGIN = 50  # steps
 _FIRST_CHOICE = ("lm_loss", "loss")
 _CURVES, _LAYERS, _EXPERTS = "curves", "layers", "experts"
 _VIEWS = {_CURVES: "Curves", _LAYERS: "Map of layers", _EXPERTS: "Expert load"}
@@ -33,10 +35,10 @@ def page() -> None:
         return
     client = session.client()
     detail = client.run(run_id)
-    _show_head(detail)
+    st.fragment(_show_head, run_every=_every(detail.run))(client, run_id)
     names = client.series_names(run_id)
     if not names:
-        show_empty("This run has not made a step yet", "Its first point appears here by itself.")
+        st.fragment(_wait_for_a_step, run_every=_every(detail.run))(client, run_id)
         return
     view = _choose_view()
     with errors_shown():
@@ -67,7 +69,24 @@ def _choose_view() -> str:
     return chosen
 
 
-def _show_head(detail: RunDetail) -> None:
+def _every(run: Run) -> float | None:
+    """How often what may change is drawn again, in seconds."""
+    return LIVE_S if run.state in _GOING_ON else None
+
+
+def _wait_for_a_step(client: Client, run_id: str) -> None:
+    with errors_shown():
+        if client.series_names(run_id):
+            st.rerun()
+        show_empty("This run has not made a step yet", "Its first point appears here by itself.")
+
+
+def _show_head(client: Client, run_id: str) -> None:
+    with errors_shown():
+        _draw_head(client.run(run_id))
+
+
+def _draw_head(detail: RunDetail) -> None:
     run = detail.run
     facts = [
         chips.state(run.state),
@@ -103,14 +122,19 @@ def _show_curves(client: Client, detail: RunDetail, names: tuple[str, ...]) -> N
     by_unit: dict[str, list[str]] = {}
     for name in chosen:
         by_unit.setdefault(units.axis_title(name), []).append(name)
-    every = LIVE_S if run.state == "running" else None
+    every = _every(run)
     left, right = st.columns([2.6, 1], gap="medium")
     with left:
         if not chosen:
             show_empty("No series chosen", "Choose one above; type to search among them.")
         st.fragment(_draw_all, run_every=every)(client, run.id, by_unit, superseded=superseded)
     with right:
-        show_changes(marks(client.timeline(run.id)))
+        st.fragment(_show_marks, run_every=every)(client, run.id)
+
+
+def _show_marks(client: Client, run_id: str) -> None:
+    with errors_shown():
+        show_changes(marks(client.timeline(run_id)))
 
 
 def _default_series(names: tuple[str, ...]) -> list[str]:
@@ -137,7 +161,8 @@ def _draw(client: Client, run_id: str, unit: str, group: tuple[str, ...], *, sup
 
     with errors_shown():
         key = f"run:{run_id}:{','.join(group)}:{superseded}"
-        show_zoomable(key, f"{', '.join(group)} over steps", draw, shared=f"run:{run_id}")
+        begin = _around(_asked_steps())
+        show_zoomable(key, f"{', '.join(group)} over steps", draw, shared=f"run:{run_id}:{begin}", begin=begin)
 
 
 def _lines(series: Series, *, superseded: bool) -> Iterator[Line]:
@@ -153,6 +178,15 @@ def _asked_steps() -> tuple[int, int] | None:
     """The slice that an evidence link points to."""
     lo, hi = st.query_params.get("lo", ""), st.query_params.get("hi", "")
     return (int(lo), int(hi)) if lo.isdecimal() and hi.isdecimal() else None
+
+
+def _around(steps: tuple[int, int] | None) -> Window:
+    """The asked steps with what is needed around them to see that they are special."""
+    if steps is None:
+        return WHOLE
+    lo, hi = steps
+    margin = max(_LEAST_MARGIN, 2 * (hi - lo))
+    return max(0, lo - margin), hi + margin
 
 
 def _show_map(client: Client, run: Run, names: tuple[str, ...], view: str) -> None:
