@@ -151,7 +151,12 @@ class World:
             content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
             yield f"{path} {content}"
         for folder in (self.place.home.parent, self.place.home):
-            yield from (str(path) for path in folder.iterdir() if path.suffix not in (".lock", ".tmp"))
+            yield from (str(path) for path in folder.iterdir() if not _is_own(path))
+
+
+def _is_own(path: Path) -> bool:
+    """Locks, and the folders in which an executor keeps receipts, spent seconds and what it checks."""
+    return path.suffix in (".lock", ".tmp") or path.name in ("sent", "spent", "checks")
 
 
 def _scaffold_moves(before: Sight, allowed: Allowed) -> frozenset[str]:
