@@ -16,6 +16,7 @@ _PLACES = (
     ("negative_result", "intervention", "project_id"), ("negative_result", "context", "project_id"),
     ("negative_result", "expected", "project_id"), ("negative_result", "observed", "project_id"),
     ("negative_result", "reason", "project_id"), ("negative_result", "reopen_if", "project_id"),
+    ("negative_result", "expected_effect", "project_id"), ("negative_result", "observed_effect", "project_id"),
     ("negative_result", "scale", "project_id"), ("negative_result", "data", "project_id"),
     ("negative_result", "reason_class", "project_id"), ("negative_result", "code_version", "project_id"),
     ("anomaly", "statement", "run_id"), ("investigation", "title", "run_id"),

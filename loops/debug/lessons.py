@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from context_store import Store
-from context_store.records import Diagnostic, NegativeResult, Proposal, VerdictRecord
+from context_store.records import Diagnostic, EffectSize, NegativeResult, Proposal, VerdictRecord
 from contracts.enums import CauseKind, ProposalState, Verdict
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
+from loops.debug.effect_size import effect_in, proven_effect, whole
 from loops.debug.experiments import payload_of
 from loops.debug.facts import Decision, Facts, Identity, Seen
 from loops.debug.places import stays, swap_of
@@ -46,7 +47,8 @@ def store_exclusions(
             reasons[key] = f"the control {run_id} had it too, from the same checkpoint, and shows no anomaly"
         else:
             continue
-        store.negatives.add(_exclusion(case, ranked, reasons[key], (EvidenceRef(kind="run", id=run_id),)))
+        effect = effect_in(store, case, run_id, diagnostics) if control is None or run_id != control.run_id else None
+        store.negatives.add(_exclusion(case, ranked, reasons[key], run_id, effect))
     return reasons
 
 
@@ -117,6 +119,7 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
             reopen_if=verdict.would_overturn,
             investigation_id=case.investigation.id,
             actor=ACTOR,
+            observed_effect=proven_effect(case, verdict),
         )
     )
 
@@ -127,7 +130,10 @@ def _came(names: str, verdict: VerdictRecord) -> str:
 
 
 def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
-    """A fix that a person declined or wanted otherwise, or that nobody decided in time; returns the sentence."""
+    """A fix that a person declined or wanted otherwise, or that nobody decided in time; returns the sentence.
+
+    It was not carried out, so what the proof measured is the effect that was expected of it.
+    """
     asked = proposal.state is ProposalState.CHANGES_ASKED
     done = "sent back for changes" if asked else "declined"
     by = f"{done} by {proposal.decided_by}" if proposal.decided_by else "not decided in time"
@@ -145,6 +151,7 @@ def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
             reopen_if="somebody proposes it again with what the reason asks for",
             investigation_id=case.investigation.id,
             actor=proposal.decided_by or ACTOR,
+            expected_effect=_proven_in(store, case),
         )
     )
     return f"the fix was {reason}"
@@ -165,7 +172,14 @@ def store_failed_fix(store: Store, case: Case, proposal: Proposal, observed: str
             reopen_if="the verification is repeated over more steps and comes out otherwise",
             investigation_id=case.investigation.id,
             actor=ACTOR,
+            expected_effect=_proven_in(store, case),
         )
+    )
+
+
+def _proven_in(store: Store, case: Case) -> EffectSize | None:
+    return next(
+        filter(None, (proven_effect(case, each) for each in store.knowledge.verdicts(case.investigation.id))), None
     )
 
 
@@ -181,7 +195,7 @@ def context_of(case: Case) -> Mapping[str, Scalar]:
     }
 
 
-def _exclusion(case: Case, ranked: Ranked, reason: str, evidence: tuple[EvidenceRef, ...]) -> NegativeResult:
+def _exclusion(case: Case, ranked: Ranked, reason: str, run_id: str, effect: EffectSize | None) -> NegativeResult:
     factor = ranked.factor
     commit = {"commit": factor.commit.hash} if factor.commit else {}
     return NegativeResult(
@@ -192,8 +206,10 @@ def _exclusion(case: Case, ranked: Ranked, reason: str, evidence: tuple[Evidence
         observed=reason,
         reason_class=EXCLUDED,
         reason=reason,
-        evidence=evidence,
+        evidence=(EvidenceRef(kind="run", id=run_id),),
         reopen_if="other code, config or data in which this change acts differently",
         investigation_id=case.investigation.id,
         actor=ACTOR,
+        expected_effect=whole(case) if effect else None,
+        observed_effect=effect,
     )
