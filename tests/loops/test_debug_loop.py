@@ -141,6 +141,16 @@ def test_the_commit_that_did_harm_is_remembered(world: World, new_runner: NewRun
     assert found.observed_effect is not None
     assert found.observed_effect.value == verdict.effect
     assert (found.observed_effect.lo, found.observed_effect.hi) == verdict.interval
+    assert found.code_version == world.store.runs.segments("run")[2].code_version
+    assert found.scale == "data.batch_size 16, data.seq_len 64"
+    assert found.data == "data.mixture 0.4"
+    excluded = [
+        n for n in world.store.negatives.list(investigation_id=case_id) if n.reason_class == "excluded_by_rerun"
+    ]
+    about = {str(n.context["suspect"]): n for n in excluded}
+    faster = about[f"commit:{world.commits[ATTENTION.subject]}"]
+    assert faster.context["optim.attention_lr"] == 3.15e-3, "what the suspect changed, with its value"
+    assert (faster.scale, faster.data, faster.code_version) == (found.scale, found.data, found.code_version)
 
 
 def test_two_changes_that_need_each_other(world: World, new_runner: NewRunner) -> None:
