@@ -14,7 +14,7 @@ from context_store.database import Database, any_of
 from context_store.git_log import RawCommit, RawHunk
 from context_store.models import CommitRow, HunkRow
 from context_store.records import Commit, Hunk
-from context_store.redaction import redact_code
+from context_store.redaction import redact, redact_code
 from context_store.symbols import Definition, definitions, touched
 from contracts.errors import RepositoryError
 
@@ -174,7 +174,7 @@ def _commit_row(project_id: str, commit: RawCommit, ordinal: int) -> dict[str, A
         "parents": commit.parents,
         "author": redact_code(commit.author),
         "committed_at": commit.committed_at,
-        "subject": redact_code(commit.subject),
+        "subject": redact(commit.subject),
         "ordinal": ordinal,
     }
 

@@ -34,7 +34,7 @@ from context_store.records import (
     StageVersion,
     Subset,
 )
-from context_store.redaction import redact
+from context_store.redaction import redact, redact_json
 from contracts.errors import NotFound, UserInputError
 
 
@@ -92,13 +92,17 @@ class DataCatalog:
         return [self.pipeline(each) for each in ids]
 
     def put_stage_version(self, version: StageVersion) -> None:
-        """Idempotent; the settings of a code version never change (UserInputError). Raises NotFound for the stage."""
-        values = {"settings": version.settings, "at": self._database.clock()}
+        """Idempotent; the settings of a code version never change (UserInputError). Raises NotFound for the stage.
+
+        Secrets are taken out of the settings: two that differ in nothing else are the same.
+        """
+        settings = redact_json(version.settings)
+        values = {"settings": settings, "at": self._database.clock()}
         mine = {"pipeline_id": version.pipeline_id, "stage": version.stage, "code_version": version.code_version}
         with self._database.begin() as connection:
             connection.execute(insert(StageVersionRow).values(**mine, **values).on_conflict_do_nothing())
             stored = connection.execute(sa.select(StageVersionRow.settings).filter_by(**mine)).scalar_one()
-        if canonical_json(stored) != canonical_json(version.settings):
+        if canonical_json(redact_json(stored)) != canonical_json(settings):  # older ones were stored as they came
             raise UserInputError(
                 f"stage {version.stage} {version.code_version} is stored with other settings",
                 remedy="make the settings part of the code version, for instance COMMIT+settings-hash",

@@ -2,6 +2,7 @@
 
 A segment's own environment holds from its start; later facts are kept as the effective fields `environment.NAME`, which
 a training can also log itself. Names: `package.NAME`, `driver`, `host`, `rank.N.host`, `rank.N.device`, and any other.
+A training whose ranks can exchange places says `host.place_N`, and who sits there in its field `parallel.places`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from contracts.events import Scalar
 
 PREFIX = "environment."
 _RANK = re.compile(r"^rank\.(\d+)\.(host|device)$")
+_PLACE = re.compile(r"^host\.place_(\d+)$")
+_PLACES = "parallel.places"  # the rank in each place, separated by commas; empty: each in its own
 _PACKAGE = "package."
 _PLAIN_PACKAGES = ("torch", "numpy", "jax", "transformers", "triton", "python")  # logged without `package.`
 
@@ -68,7 +71,8 @@ class EnvironmentFacts:
         with self._database.snapshot() as connection:
             segment = _segment(connection, run_id, step)
             facts = _facts(connection, segment, step)
-        return _environment(segment, facts)
+            order = _ranks_by_place(connection, segment)
+        return _environment(segment, facts, order)
 
     def record(self, run_id: str, step: int, facts: Mapping[str, Scalar], *, at: float = 0.0) -> int:
         """These facts hold from this step on; returns how many differ from before, each of which is a timeline event.
@@ -121,10 +125,24 @@ def _facts(connection: sa.Connection, segment: _Segment, step: int | None) -> di
     return {**segment.environment, **later}
 
 
-def _environment(segment: _Segment, facts: Mapping[str, Scalar]) -> Environment:
+def _ranks_by_place(connection: sa.Connection, segment: _Segment) -> Mapping[int, int]:
+    """Where the segment declares it; a place that it does not name has the rank of the same number."""
+    query = sa.select(ConfigValueRow.value).where(
+        ConfigValueRow.run_id == segment.run_id,
+        ConfigValueRow.segment == segment.number,
+        ConfigValueRow.source == "declared",
+        ConfigValueRow.key == _PLACES,
+    )
+    declared = str(connection.execute(query).scalars().first() or "")
+    if not re.fullmatch(r"\d+(,\d+)*", declared):
+        return {}
+    return {place: int(rank) for place, rank in enumerate(declared.split(","))}
+
+
+def _environment(segment: _Segment, facts: Mapping[str, Scalar], rank_in: Mapping[int, int]) -> Environment:
     packages = {key.removeprefix(_PACKAGE): str(value) for key, value in facts.items() if key.startswith(_PACKAGE)}
     packages |= {key: str(facts[key]) for key in _PLAIN_PACKAGES if key in facts}
-    ranks = _ranks(facts)
+    ranks = _ranks(facts, rank_in)
     host = str(facts.get("host", ""))
     hosts = sorted({place.host for place in ranks} | ({host} if host else set()))
     return Environment(
@@ -137,8 +155,13 @@ def _environment(segment: _Segment, facts: Mapping[str, Scalar]) -> Environment:
     )
 
 
-def _ranks(facts: Mapping[str, Scalar]) -> tuple[RankPlace, ...]:
+def _ranks(facts: Mapping[str, Scalar], rank_in: Mapping[int, int]) -> tuple[RankPlace, ...]:
+    """What is said of a rank counts more than what is said of its place."""
     found: dict[int, dict[str, str]] = {}
+    for key, value in facts.items():
+        if match := _PLACE.match(key):
+            place = int(match[1])
+            found[rank_in.get(place, place)] = {"host": str(value)}
     for key, value in facts.items():
         if match := _RANK.match(key):
             found.setdefault(int(match[1]), {})[match[2]] = str(value)

@@ -19,7 +19,7 @@ from context_store.evidence import require_stored
 from context_store.lexical import match_words
 from context_store.models import InvestigationRow, NegativeRow, ProposalRow, RunRow, SearchTextRow
 from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
-from context_store.redaction import redact, redact_code, redact_fields
+from context_store.redaction import redact, redact_code, redact_fields, redact_json
 from context_store.search_filters import conditions_of
 from contracts.errors import NotFound, UserInputError
 
@@ -37,13 +37,16 @@ class Negatives:
         Without a `diff_hash` of its own it has that of the commit its context names, or of the one commit or proposal
         among its evidence.
 
-        Raises UserInputError without a reason, without evidence, or with evidence that is not stored.
+        Raises UserInputError without a reason, without evidence, with evidence that is not stored, or with an effect
+        whose interval lacks an end or has its ends the wrong way round.
         """
         if not negative.evidence or not negative.reason.strip():
             raise UserInputError(
                 "a negative result needs a reason and evidence for it",
                 remedy="say why it failed and name the run, series or hunk that shows it (kind:id#slice)",
             )
+        for effect in (negative.expected_effect, negative.observed_effect):
+            _refuse_no_interval(effect)
         values = _values(negative)
         key = _content_key(values)
         values["at"] = negative.at or self._database.clock()
@@ -136,6 +139,16 @@ class Negatives:
             current = self.get(current.superseded_by)
 
 
+def _refuse_no_interval(effect: EffectSize | None) -> None:
+    if effect is None or (effect.lo is None and effect.hi is None):
+        return
+    if effect.lo is None or effect.hi is None or effect.lo > effect.hi:
+        raise UserInputError(
+            f"the effect on '{effect.what}' has no interval from {effect.lo} to {effect.hi}",
+            remedy="give its lower and its upper end, or neither",
+        )
+
+
 def hash_of_diff(diff: str) -> str:
     """The same for the same change: added and removed lines by path, without line numbers, context and blanks.
 
@@ -178,7 +191,7 @@ def _values(negative: NegativeResult) -> dict[str, Any]:
     values["code_version"] = redact_code(negative.code_version)
     values["context"] = redact_fields(negative.context)
     for name in ("expected_effect", "observed_effect"):
-        values[name] = None if values[name] is None else dataclasses.asdict(values[name])
+        values[name] = None if values[name] is None else redact_json(dataclasses.asdict(values[name]))
     return values
 
 

@@ -16,6 +16,7 @@ _PLACES = (
     ("negative_result", "intervention", "project_id"), ("negative_result", "context", "project_id"),
     ("negative_result", "expected", "project_id"), ("negative_result", "observed", "project_id"),
     ("negative_result", "reason", "project_id"), ("negative_result", "reopen_if", "project_id"),
+    ("negative_result", "expected_effect", "project_id"), ("negative_result", "observed_effect", "project_id"),
     ("negative_result", "scale", "project_id"), ("negative_result", "data", "project_id"),
     ("negative_result", "reason_class", "project_id"), ("negative_result", "code_version", "project_id"),
     ("anomaly", "statement", "run_id"), ("investigation", "title", "run_id"),
@@ -36,7 +37,8 @@ _PLACES = (
     ("score", "settings", "project_id"), ("score", "raw", "project_id"), ("score", "checkpoint", "project_id"),
     ("benchmark", "title", "id"), ("benchmark", "origin", "id"), ("benchmark_item", "text", "benchmark_id"),
     ("decontamination", "corpus", "benchmark_id"), ("decontamination", "matches", "benchmark_id"),
-    ("pipeline", "title", "id"), ("stage", "title", "pipeline_id"), ("subset", "source", "id"),
+    ("pipeline", "title", "id"), ("stage", "title", "pipeline_id"), ("stage_version", "settings", "pipeline_id"),
+    ("subset", "source", "id"),
     ("stage_trace", "output", "subset_id"), ("document", "source", "subset_id"),
     ("document_stage", "reason", "document_id"), ("document_text", "text", "sha256"),
 )  # fmt: skip

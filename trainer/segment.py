@@ -37,6 +37,7 @@ from trainer.staged import StagedTraining
 from trainer.training import StepRecord, TrainingState
 from trainer.wishes import Wishes
 
+_DRIVER = Path("/proc/driver/nvidia/version")
 _TRACED_STEPS = 2
 _MAX_REWINDS = 3  # to one checkpoint
 
@@ -203,7 +204,8 @@ def _failed(step: int, message: str, remedy: str) -> Finished:
 
 
 def _environment(num_threads: int) -> dict[str, Scalar]:
-    return {
+    driver: dict[str, Scalar] = {"driver": _DRIVER.read_text().splitlines()[0]} if _DRIVER.is_file() else {}
+    return driver | {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

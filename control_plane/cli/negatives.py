@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from control_plane.cli.session import Json, console, opened, parse_overrides, pr
 
 if TYPE_CHECKING:
     from context_store import Store
-    from context_store.records import NegativeResult
+    from context_store.records import EffectSize, NegativeResult
 
 app = typer.Typer(help="What was tried and did not work.", no_args_is_help=True)
 
@@ -90,6 +91,8 @@ def add(
     scale: Annotated[str, typer.Option(help="On which scale.")] = "",
     data: Annotated[str, typer.Option(help="On which data.")] = "",
     code_version: Annotated[str, typer.Option(help="With which commit.")] = "",
+    effect: Annotated[str, typer.Option(help="How large it was: 'WHAT=VALUE[,LO,HI][ UNIT]'.")] = "",
+    expected_effect: Annotated[str, typer.Option(help="How large it should have been, written alike.")] = "",
     diff: Annotated[Path | None, typer.Option(help="File with the diff that was tried.", exists=True)] = None,
     as_json: Json = False,
 ) -> None:
@@ -105,8 +108,28 @@ def add(
             evidence=tuple(map(EvidenceRef.parse, evidence)), reopen_if=reopen_if, investigation_id=None,
             actor=lathe.settings.actor, project_id=project, scale=scale, data=data, code_version=code_version,
             diff_hash=hash_of_diff(diff.read_text()) if diff else "",
+            observed_effect=_effect("--effect", effect), expected_effect=_effect("--expected-effect", expected_effect),
         )  # fmt: skip
         _store(lathe.store, negative, as_json=as_json)
+
+
+def _effect(option: str, text: str) -> EffectSize | None:
+    """`val_bpb=0.002,0.001,0.003 bits per byte`; None for "". Raises UserInputError."""
+    from context_store.records import EffectSize
+    from contracts.errors import UserInputError
+
+    if not text:
+        return None
+    what, _, said = text.partition("=")
+    numbers, _, unit = said.strip().partition(" ")
+    try:
+        value, *interval = map(float, numbers.rstrip(",").split(","))
+    except ValueError:
+        value, interval = math.nan, []
+    if not what.strip() or len(interval) not in (0, 2) or not all(map(math.isfinite, (value, *interval))):
+        raise UserInputError(f"{option} {text}: no effect", remedy=f"write {option} 'val_bpb=0.002,0.001,0.003 UNIT'")
+    lo, hi = interval or (None, None)
+    return EffectSize(what=what.strip(), value=value, lo=lo, hi=hi, unit=unit.strip())
 
 
 def _store(store: Store, negative: NegativeResult, *, as_json: bool) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from context_store import Store
-from context_store.records import Diagnostic, NegativeResult, Proposal, VerdictRecord
+from context_store.records import Diagnostic, EffectSize, NegativeResult, Proposal, VerdictRecord
 from contracts.enums import CauseKind, ProposalState, Verdict
-from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
+from loops.debug.circumstances import Circumstances, circumstances
+from loops.debug.effect_size import effect_in, proven_effect, whole
 from loops.debug.experiments import payload_of
 from loops.debug.facts import Decision, Facts, Identity, Seen
 from loops.debug.places import stays, swap_of
@@ -46,7 +47,8 @@ def store_exclusions(
             reasons[key] = f"the control {run_id} had it too, from the same checkpoint, and shows no anomaly"
         else:
             continue
-        store.negatives.add(_exclusion(case, ranked, reasons[key], (EvidenceRef(kind="run", id=run_id),)))
+        effect = effect_in(store, case, run_id, diagnostics) if control is None or run_id != control.run_id else None
+        store.negatives.add(_exclusion(store, case, ranked, reasons[key], run_id, effect))
     return reasons
 
 
@@ -103,12 +105,16 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
     """The proven change is itself something that was tried and failed; or that nothing could be isolated."""
     proven = verdict.verdict is Verdict.PROVEN
     names = " and ".join(facts.title(key) for key in verdict.suspect_keys)
+    where = circumstances(store, case, verdict.suspect_keys)
     commits = [key.removeprefix("commit:") for key in verdict.suspect_keys if key.startswith("commit:")]
     store.negatives.add(
         NegativeResult(
             claim=f"{names} is harmless" if proven else f"the cause of '{case.leading.statement}' can be isolated",
             intervention=_came(names, verdict) if proven else f"{verdict.num_reruns} re-runs",
-            context={**context_of(case), **({"commit": commits[0]} if commits else {})},
+            context={**where.context, **({"commit": commits[0]} if commits else {})},
+            scale=where.scale,
+            data=where.data,
+            code_version=where.code_version,
             expected="no unhealthy change of any statistic" if proven else "one change whose removal cures",
             observed=case.leading.statement,
             reason_class="caused_anomaly" if proven else "not_isolated",
@@ -117,6 +123,7 @@ def store_harm(store: Store, case: Case, facts: Facts, verdict: VerdictRecord) -
             reopen_if=verdict.would_overturn,
             investigation_id=case.investigation.id,
             actor=ACTOR,
+            observed_effect=proven_effect(case, verdict),
         )
     )
 
@@ -127,16 +134,23 @@ def _came(names: str, verdict: VerdictRecord) -> str:
 
 
 def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
-    """A fix that a person declined or wanted otherwise, or that nobody decided in time; returns the sentence."""
+    """A fix that a person declined or wanted otherwise, or that nobody decided in time; returns the sentence.
+
+    It was not carried out, so what the proof measured is the effect that was expected of it.
+    """
     asked = proposal.state is ProposalState.CHANGES_ASKED
     done = "sent back for changes" if asked else "declined"
     by = f"{done} by {proposal.decided_by}" if proposal.decided_by else "not decided in time"
     reason = f"{by}: {proposal.comment}" if proposal.comment else by
+    where, expected = _of_the_proof(store, case)
     store.negatives.add(
         NegativeResult(
             claim=f"the run should {proposal.title}",
             intervention=f"proposal {proposal.id}",
-            context=context_of(case),
+            context=where.context,
+            scale=where.scale,
+            data=where.data,
+            code_version=where.code_version,
             expected=proposal.verification,
             observed="it was not carried out",
             reason_class="changes_asked" if asked else "declined",
@@ -145,6 +159,7 @@ def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
             reopen_if="somebody proposes it again with what the reason asks for",
             investigation_id=case.investigation.id,
             actor=proposal.decided_by or ACTOR,
+            expected_effect=expected,
         )
     )
     return f"the fix was {reason}"
@@ -152,11 +167,15 @@ def store_declined(store: Store, case: Case, proposal: Proposal) -> str:
 
 def store_failed_fix(store: Store, case: Case, proposal: Proposal, observed: str) -> None:
     """A fix that was approved and did not hold."""
+    where, expected = _of_the_proof(store, case)
     store.negatives.add(
         NegativeResult(
             claim=f"{proposal.title} mends the continuing run",
             intervention=f"proposal {proposal.id}",
-            context=context_of(case),
+            context=where.context,
+            scale=where.scale,
+            data=where.data,
+            code_version=where.code_version,
             expected=proposal.verification,
             observed=observed,
             reason_class="fix_did_not_hold",
@@ -165,35 +184,38 @@ def store_failed_fix(store: Store, case: Case, proposal: Proposal, observed: str
             reopen_if="the verification is repeated over more steps and comes out otherwise",
             investigation_id=case.investigation.id,
             actor=ACTOR,
+            expected_effect=expected,
         )
     )
 
 
-def context_of(case: Case) -> Mapping[str, Scalar]:
-    """In which run, at which step and code, for which kind of anomaly."""
-    scene = case.scene
-    return {
-        "run": case.run_id,
-        "anomaly_kind": case.leading.kind,
-        "series": case.leading.series[0] if case.leading.series else "",
-        "onset": case.leading.onset[0],
-        "code_version": scene.faulty if scene else "",
-    }
+def _of_the_proof(store: Store, case: Case) -> tuple[Circumstances, EffectSize | None]:
+    """Circumstances and effect of the cause that a fix was proposed for; only the former where nothing was proven."""
+    proven = next((v for v in store.knowledge.verdicts(case.investigation.id) if v.verdict is Verdict.PROVEN), None)
+    return circumstances(store, case, proven.suspect_keys if proven else ()), proven_effect(case, proven)
 
 
-def _exclusion(case: Case, ranked: Ranked, reason: str, evidence: tuple[EvidenceRef, ...]) -> NegativeResult:
+def _exclusion(
+    store: Store, case: Case, ranked: Ranked, reason: str, run_id: str, effect: EffectSize | None
+) -> NegativeResult:
     factor = ranked.factor
+    where = circumstances(store, case, (factor.key,))
     commit = {"commit": factor.commit.hash} if factor.commit else {}
     return NegativeResult(
         claim=f"{factor.title} causes: {case.leading.statement}",
         intervention=f"re-run without {factor.title}" if factor.testable else f"control with {factor.title}",
-        context={**context_of(case), **commit, "suspect": factor.key},
+        context={**where.context, **commit, "suspect": factor.key},
+        scale=where.scale,
+        data=where.data,
+        code_version=where.code_version,
         expected="the anomaly recedes" if factor.testable else "the control shows the anomaly",
         observed=reason,
         reason_class=EXCLUDED,
         reason=reason,
-        evidence=evidence,
+        evidence=(EvidenceRef(kind="run", id=run_id),),
         reopen_if="other code, config or data in which this change acts differently",
         investigation_id=case.investigation.id,
         actor=ACTOR,
+        expected_effect=whole(case) if effect else None,
+        observed_effect=effect,
     )

@@ -109,11 +109,11 @@ def _proof(store: Store, case: Case, runs: _Runs, facts: Facts, decision: Decisi
     revert = runs.of(every, frozenset(cause)) if circumstance else runs.of(every - {cause[0]})
     placebo = runs.of(every - {decision.placebo}) if decision.placebo else None
     exact = exactness(store, case, replay.run_id)
-    noise = max(_off(each) for each in (*runs.replays, *([placebo] if placebo else [])))
+    noise = max(off(each) for each in (*runs.replays, *([placebo] if placebo else [])))
     is_control = revert is not None and control is not None and revert.run_id == control.run_id
     against = None if circumstance or is_control else control  # measured against itself, any run would be cured
     measured = read_rerun(store, case, revert, against) if revert else None
-    effect, interval = _effect(measured, noise)
+    effect, interval = recession(measured, noise)
     lacks = [] if placebo else ["no innocent change could be left out for comparison (placebo)"]
     lacks += _too_faint(runs, exact, effect, noise)
     lacks += [] if circumstance or revert is None else _not_executed(store, case, facts, cause, replay, runs)
@@ -131,8 +131,8 @@ def _place_proof(store: Store, case: Case, runs: _Runs, facts: Facts) -> Proof:
     assert swap is not None
     assert placebo is not None
     exact = exactness(store, case, replay.run_id)
-    noise = max(_off(each) for each in (*runs.replays, placebo))
-    effect, interval = _effect(read_swap(store, case, swap.run_id, seat), noise)
+    noise = max(off(each) for each in (*runs.replays, placebo))
+    effect, interval = recession(read_swap(store, case, swap.run_id, seat), noise)
     return Proof(
         exact=exact,
         replays=tuple(d.measure for d in runs.replays if d.measure is not None),
@@ -153,11 +153,12 @@ def _too_faint(runs: _Runs, exact: Exactness, effect: float, noise: float) -> li
     return lacks
 
 
-def _off(diagnostic: Diagnostic) -> float:
+def off(diagnostic: Diagnostic) -> float:
+    """How far a re-run that should show all of the anomaly is from it; 1 when it was not measured."""
     return abs(1.0 - diagnostic.measure) if diagnostic.measure is not None else 1.0
 
 
-def _effect(measured: Measured | None, noise: float) -> tuple[float, tuple[float, float]]:
+def recession(measured: Measured | None, noise: float) -> tuple[float, tuple[float, float]]:
     """1 - measure of the revert, and its interval: step-to-step variation, at least as wide as the noise."""
     if measured is None:
         return 0.0, (0.0, 0.0)

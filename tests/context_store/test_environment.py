@@ -58,6 +58,23 @@ def test_a_resume_has_its_own_environment(running: Training) -> None:
     assert (after.segment, after.hosts, after.driver) == (1, ("node-9",), "")
 
 
+@pytest.mark.parametrize(
+    ("places", "hosts"), [("", ("node-1", "node-7", "node-8")), ("2,0,1", ("node-7", "node-8", "node-1"))]
+)
+def test_the_trainers_own_names_say_which_rank_ran_where(
+    training: Training, places: str, hosts: tuple[str, ...]
+) -> None:
+    """As `trainer/segment.py` writes them: `host.place_N` is a machine, `parallel.places` says who sits there."""
+    names = ("node-1", "node-7", "node-8")
+    facts = {"host": "node-1", **{f"host.place_{place}": name for place, name in enumerate(names)}}
+    config = {"parallel.processes": True, "parallel.dp_size": 3, "parallel.places": places}
+    training.log(started(environment=facts, config=config, dp_size=3), *steps(1, 5))
+    training.ship()
+    found = training.store.environment.at("run-1")
+    assert found.ranks == tuple(RankPlace(rank=rank, host=host, device="") for rank, host in enumerate(hosts))
+    assert found.hosts == ("node-1", "node-7", "node-8")
+
+
 def test_what_is_not_there_is_named(running: Training) -> None:
     with pytest.raises(NotFound, match="run-9"):
         running.store.environment.at("run-9")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import psycopg
@@ -17,12 +18,17 @@ from context_store.records import (
     ChatThread,
     Diagnostic,
     EffectRequest,
+    Level,
     NegativeResult,
     NewScore,
+    Pipeline,
+    Project,
+    StageVersion,
     Suspect,
     TimelineEvent,
     VerdictRecord,
 )
+from context_store.records import Stage as DataStage
 from context_store.redaction import redact, redact_code, redact_json
 from contracts.enums import (
     CauseKind,
@@ -37,6 +43,7 @@ from contracts.enums import (
     TimelineKind,
     Verdict,
 )
+from contracts.errors import UserInputError
 from contracts.evidence import EvidenceRef
 
 KEY = "sk-abcdefghijklmnop1234"
@@ -57,6 +64,12 @@ RUN = EvidenceRef(kind="run", id="run-1")
             "run.py --api-key=[redacted password] --password [redacted password] -x",
         ),
         ('["run.py", "--hf-token", "hunter2"]', '["run.py", "--hf-token", "[redacted password]"]'),
+        (f"groq gsk_{'aB3' * 17}", "groq [redacted key]"),
+        (f"databricks dapi{'0af9' * 8}", "databricks [redacted key]"),
+        (f"vault hvs.{'aB-3' * 8}", "vault [redacted key]"),
+        (f"mail SG.{'aB_3' * 5}.{'c-D4' * 10}", "mail [redacted key]"),
+        (f"replicate r8_{'aB3' * 12}", "replicate [redacted key]"),
+        (f"grok xai-{'aB3' * 26}", "grok [redacted key]"),
         ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\nx", "[redacted private_key]\nx"),
         ("-----BEGIN RSA PRIVATE KEY-----\nan open end", "[redacted private_key]"),
     ],
@@ -71,7 +84,7 @@ def test_what_is_a_secret_is_replaced_by_its_kind(text: str, left: str) -> None:
     [
         "token = tokens[i]", 'self.pad_token = "<|endoftext|>"', 'secret = os.environ["API_KEY"]',
         "access_token = get_token(1234567890)", "y = x@weights.view(3)", "api_key: str = field(default=None)",
-        "commit 0123456789abcdef0123456789abcdef01234567",
+        "commit 0123456789abcdef0123456789abcdef01234567", "SG.step(x)", "r8_norm", "xai-small", "dapi", "hvs.mean(0)",
     ],
 )  # fmt: skip
 def test_code_that_only_speaks_of_secrets_stays(code: str) -> None:
@@ -88,7 +101,9 @@ def test_fields_that_only_sound_like_secrets(field: str) -> None:
     assert redact_json({field: "<|end|>"}) == {field: "<|end|>"}
 
 
-@pytest.mark.parametrize("piece", ["x", "a.b-", "a@", "x://", "password ", "--token ", "a:", "eyJ", "9_"])
+@pytest.mark.parametrize(
+    "piece", ["x", "a.b-", "a@", "x://", "password ", "--token ", "a:", "eyJ", "9_", "SG.", "SG.a-", "xai-", "dapi0"]
+)
 def test_a_long_text_is_read_in_linear_time(piece: str) -> None:
     """A quadratic expression takes minutes for this, and holds everything up."""
     text = piece * (2_000_000 // len(piece))
@@ -223,6 +238,33 @@ def test_what_is_said_of_cases_decisions_and_data_holds_no_secret(store: Store, 
     ):  # fmt: skip
         assert counted[(where, "key")] >= 1, where
     assert counted[("score.settings", "field")] == 1
+
+
+def test_subjects_of_commits_and_settings_of_stages_hold_no_secret(store: Store, tmp_path: Path) -> None:
+    """The settings of a stage stay one version, whether they come with their secrets or without."""
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    name = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    commit = ["commit", "-q", "--allow-empty", "-m", f"thanks to anna@example.org, was {KEY}"]
+    subprocess.run(["git", "-C", str(project), *name, *commit], check=True)
+    store.projects.put(Project(id="p", path=str(project)))
+    store.code.ingest("p", project)
+    stage = DataStage(key="crawl", level=Level.L1, title="crawl")
+    store.data.put_pipeline(Pipeline(id="web", title="web", owner="ada", stages=(stage,)))
+    settings = {"api_key": "zzzz-secret", "contact": "anna@example.org", "urls": (f"s3://{KEY}",), "min_words": 5}
+    version = StageVersion(pipeline_id="web", stage="crawl", code_version="v1", settings=settings)
+    store.data.put_stage_version(version)
+    for secret in (KEY, "zzzz-secret", "anna@example.org"):
+        assert occurrences(store, secret) == 0
+    store.data.put_stage_version(version)
+    (stored,) = store.data.stage_versions("web")
+    assert stored.settings["min_words"] == 5
+    store.data.put_stage_version(stored)
+    with pytest.raises(UserInputError, match="other settings"):
+        store.data.put_stage_version(dataclasses.replace(version, settings={**settings, "min_words": 6}))
+    counted = {(each.where, each.kind) for each in store.redactions.list()}
+    assert {("code_commit.subject", "email"), ("code_commit.subject", "key")} <= counted
+    assert {("stage_version.settings", kind) for kind in ("email", "field", "key")} <= counted
 
 
 def occurrences(store: Store, text: str) -> int:

@@ -20,6 +20,7 @@ from small_project import SmallProject, commit, until
 from context_store import Store
 from context_store.records import NewRun, Project, Proposal
 from contracts.enums import ProposalState, Role, RunRole
+from contracts.evidence import EvidenceRef
 from control_plane.api.app import create_app
 from control_plane.api.guards import MAX_BODY_BYTES
 from control_plane.projects import register_project
@@ -241,6 +242,30 @@ def test_negative_results_are_added_by_researchers_and_found(client: TestClient,
     assert unsupported.status_code == 422
     unreadable = client.post("/api/v1/negatives", json={**NEGATIVE, "evidence": ["trust me"]}, headers=researcher)
     assert (unreadable.status_code, unreadable.headers["content-type"]) == (400, PROBLEM)
+
+
+def test_measured_effects_that_exclude_each_other_stand_against_each_other(client: TestClient, store: Store) -> None:
+    """Shows R801-2.5: an effect with its uncertainty, its scale and its data come in through the API."""
+    store.projects.put(Project(id="p", path="/p"))
+    store.runs.create(NewRun(id="rr-1", project_id="p", name="r", role=RunRole.TRAINING, folder="/nowhere"))
+    researcher = header(store, Role.RESEARCHER)
+    numbers = []
+    for scale, value in (("d12", 0.001), ("d20", -0.004)):
+        effect = {"what": "val_bpb", "value": value, "lo": value - 0.001, "hi": value + 0.001, "unit": "bits per byte"}
+        expected = {"what": "val_bpb", "value": -0.002}
+        known = {"scale": scale, "data": "FineWeb", "code_version": "7d047e4"}
+        body = {**NEGATIVE, **known, "observed_effect": effect, "expected_effect": expected}
+        stored = client.post("/api/v1/negatives", json=body, headers=researcher).json()["negative"]
+        assert (stored["observed_effect"], stored["expected_effect"]["value"]) == (effect, -0.002)
+        assert {name: stored[name] for name in known} == known
+        numbers.append(stored["id"])
+    (against,) = store.likeness.contradictions(store.negatives.get(numbers[0]))
+    assert against.reference == EvidenceRef(kind="negative", id=str(numbers[1]))
+    assert "measured val_bpb -0.004 (-0.005 to -0.003) bits per byte, here val_bpb +0.001" in against.statement
+    assert against.differs == ("scale: d20, here d12",)
+    for wrong in ({"lo": 1.0}, {"lo": 2.0, "hi": 1.0}):
+        body = {**NEGATIVE, "observed_effect": {"what": "val_bpb", "value": 1.0, **wrong}}
+        assert client.post("/api/v1/negatives", json=body, headers=researcher).status_code == 400
 
 
 def test_a_database_that_is_gone_is_a_problem_too(client: TestClient, store: Store, postgres_url: str) -> None:

@@ -90,6 +90,21 @@ def test_negatives_are_found_by_the_parts_of_their_names_and_shown_with_what_is_
 
 
 @pytest.mark.usefixtures("history")
+def test_negatives_with_measured_effects_contradict_each_other(command: Command) -> None:
+    """Shows R801-2.5: effect and uncertainty come in through the command, and intervals apart are shown."""
+    first = command(*ADD, "--effect", "val_bpb=0.001,0,0.002 bits per byte, lower is better", "--json")
+    unit = "bits per byte, lower is better"
+    assert first["observed_effect"] == {"what": "val_bpb", "value": 0.001, "lo": 0.0, "hi": 0.002, "unit": unit}
+    other = (*ADD, "--effect", f"val_bpb=-0.004,-0.005,-0.003 {unit}", "--expected-effect", "val_bpb=-0.002")
+    second = command(*other, "--json")
+    assert second["expected_effect"] == {"what": "val_bpb", "value": -0.002, "lo": None, "hi": None, "unit": ""}
+    shown = command("negatives", "show", first["id"])
+    assert f"against it: negative:{second['id']} measured val_bpb -0.004 (-0.005 to -0.003)" in " ".join(shown.split())
+    for wrong in ("val_bpb", "=1", "a=b", "a=1,2", "a=nan", "a=1,2,3,4"):
+        assert "no effect" in command(*ADD, "--effect", wrong)
+
+
+@pytest.mark.usefixtures("history")
 def test_what_was_redacted_is_reported(command: Command) -> None:
     assert "Nothing was redacted." in command("redactions")
     command(*ADD, "--project", "p")

@@ -112,6 +112,11 @@ def test_exclusions_carry_evidence_and_shorten_the_next_case(world: World, new_r
     decoy = [n for n in excluded if n.context.get("commit") == world.commits[WARMUP.subject]]
     assert [n.reason_class for n in decoy] == ["excluded_by_rerun"]
     assert all(n.evidence and n.reason for n in excluded)
+    (effect,) = [n.observed_effect for n in decoy]
+    assert effect is not None
+    assert effect.lo is not None
+    assert effect.hi is not None
+    assert effect.lo <= effect.value <= effect.hi < 0.25, "leaving it out takes nothing of the anomaly away"
     second = diagnose(world, new_runner(), "second")
     assert world.store.knowledge.investigation(second).verdict is Verdict.PROVEN
     assert len(kinds(world.store, second)) < len(kinds(world.store, first))
@@ -128,10 +133,24 @@ def test_exclusions_carry_evidence_and_shorten_the_next_case(world: World, new_r
 def test_the_commit_that_did_harm_is_remembered(world: World, new_runner: NewRunner) -> None:
     """ "Have we tried this before?" is answered from the store."""
     world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
-    diagnose(world, new_runner(), "run")
+    case_id = diagnose(world, new_runner(), "run")
     (found, _), *_ = world.store.negatives.search("balance count in shares", limit=1)
     assert found.reason_class == "caused_anomaly"
     assert found.context["commit"] == world.commits[SCALE.subject]
+    (verdict,) = world.store.knowledge.verdicts(case_id)
+    assert found.observed_effect is not None
+    assert found.observed_effect.value == verdict.effect
+    assert (found.observed_effect.lo, found.observed_effect.hi) == verdict.interval
+    assert found.code_version == world.store.runs.segments("run")[2].code_version
+    assert found.scale == "data.batch_size 16, data.seq_len 64"
+    assert found.data == "data.mixture 0.4"
+    excluded = [
+        n for n in world.store.negatives.list(investigation_id=case_id) if n.reason_class == "excluded_by_rerun"
+    ]
+    about = {str(n.context["suspect"]): n for n in excluded}
+    faster = about[f"commit:{world.commits[ATTENTION.subject]}"]
+    assert faster.context["optim.attention_lr"] == 3.15e-3, "what the suspect changed, with its value"
+    assert (faster.scale, faster.data, faster.code_version) == (found.scale, found.data, found.code_version)
 
 
 def test_two_changes_that_need_each_other(world: World, new_runner: NewRunner) -> None:

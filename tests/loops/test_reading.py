@@ -12,6 +12,7 @@ from context_store.records import Project, Suspect
 from contracts.enums import Verdict
 from loops.debug import detect, open_case
 from loops.debug.case import Case, load_case
+from loops.debug.circumstances import circumstances
 
 SHAPES = "def shown(config):\n    half = 1.0\n    return half * config.optim.router_lr\n\n\n"
 SHAPES += "def told(config):\n    part = 1.0\n    return part * config.data.seq_len\n"
@@ -65,3 +66,14 @@ def test_without_a_repository_the_ranking_goes_on_without_fields(world: World) -
     case = opened(world.store)
     assert case.ranked[0].factor.title.endswith(SCALE.subject)
     assert all(each.fields == () for each in case.ranked)
+
+
+def test_the_field_that_a_change_reads_is_a_circumstance_of_its_exclusion(world: World) -> None:
+    """Shows R801-2.5: with the value it had, and only for the suspect whose hunk reads it."""
+    case = opened(world.store)
+    keys = {each.factor.title.split(" ", 1)[1]: each.factor.key for each in case.ranked if each.factor.commit}
+    shown, told = (circumstances(world.store, case, (keys[edit.subject],)).context for edit in (SHOWN, TOLD))
+    assert (shown["optim.router_lr"], told["data.seq_len"]) == (1e-3, 64)
+    assert "data.seq_len" not in shown
+    assert "optim.router_lr" not in told
+    assert "optim.router_lr" not in circumstances(world.store, case).context

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from context_store.records import Contradiction, Duplicate, NegativeResult
+from context_store.records import Contradiction, Duplicate, EffectSize, NegativeResult
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from control_plane.api.access import ResearcherDep, StoreDep
@@ -16,6 +16,22 @@ from control_plane.api.answer import Answer
 from control_plane.api.bodies import MAX_LIMIT, Body, Page, Paging, page
 
 router = APIRouter(prefix="/negatives", tags=["negatives"])
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class NewEffect(Body):
+    """How large an effect was, with both ends of its interval or neither."""
+
+    what: str = Field(min_length=1)
+    value: _Number
+    lo: _Number | None = None
+    hi: _Number | None = None
+    unit: str = ""
+
+    def record(self) -> EffectSize:
+        return EffectSize(**self.model_dump())
 
 
 class NewNegative(Body):
@@ -32,10 +48,17 @@ class NewNegative(Body):
     reopen_if: str = ""
     investigation_id: str | None = None
     project_id: str | None = None
+    scale: str = ""
+    data: str = ""
+    code_version: str = ""
+    expected_effect: NewEffect | None = None
+    observed_effect: NewEffect | None = None
 
     def record(self, actor: str) -> NegativeResult:
         """Raises UserInputError when a reference cannot be read."""
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "evidence"}
+        for name in ("expected_effect", "observed_effect"):
+            fields[name] = fields[name] and fields[name].record()
         return NegativeResult(**fields, evidence=tuple(map(EvidenceRef.parse, self.evidence)), actor=actor)
 
 
