@@ -14,13 +14,13 @@ from context_store import Store
 from context_store.records import Amount
 from contracts.errors import UserInputError
 from contracts.events import Scalar
+from loops.core import WALL_PER_CPU
 
 CONTROL = "control"  # the arm that changes nothing
 MAX_ARMS = 8
 MAX_HORIZONS = 3  # of one iteration; each is twice as long as the one before
 _START_UP_S = 12.0  # of a training process
 _SLACK = 2.0  # a re-run beside others is slower than the recorded run
-WALL_PER_CPU = 10.0  # a re-run in the background may wait for the processor nine tenths of its time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from case import train_bad_run
@@ -12,6 +14,8 @@ from small_project import SmallProject, make_project
 from control_plane.logging import configure_logging
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
+
+_STORE_BYTES = 80 * 1024 * 1024  # of Ray's object store, about the least it takes
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +43,18 @@ def lathe(settings: Settings) -> Iterator[Lathe]:
 def bad_run(lathe: Lathe, small_project: SmallProject) -> SmallProject:
     train_bad_run(lathe, small_project)
     return small_project
+
+
+@pytest.fixture
+def cluster(cpus_of_a_node: int) -> Iterator[Any]:
+    """A head that runs nothing, and two nodes, all on this machine."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": _STORE_BYTES})
+    try:
+        for _ in range(2):
+            made.add_node(num_cpus=cpus_of_a_node, object_store_memory=_STORE_BYTES)
+        yield made
+    finally:
+        made.shutdown()

@@ -6,7 +6,6 @@ The database is a process of its own, reached by its url, as an external one wou
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,23 +25,12 @@ from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-STORE_BYTES = 80 * 1024 * 1024
 LONG = {"step_s": 0.02}
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A head that runs nothing, and two nodes with one CPU each, all on this machine."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": STORE_BYTES})
-    try:
-        for _ in range(2):
-            made.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-        yield made
-    finally:
-        made.shutdown()
+def cpus_of_a_node() -> int:
+    return 1
 
 
 @pytest.fixture

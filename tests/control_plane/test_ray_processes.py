@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from control_plane.backends.embedded import EmbeddedBackend
 from control_plane.backends.segment import is_running
 from control_plane.run_folders import started_config
 
-STORE_BYTES = 80 * 1024 * 1024
 STEPS = 60
 RECIPE = f"""from trainer import Recipe, TrainConfig
 
@@ -89,18 +87,8 @@ def test_the_config_of_a_segment_says_how_many_processes_it_had(launch: Launch) 
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A head that runs nothing, and two nodes with two CPUs each, all on this machine."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": STORE_BYTES})
-    try:
-        for _ in range(2):
-            made.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
-        yield made
-    finally:
-        made.shutdown()
+def cpus_of_a_node() -> int:
+    return 2
 
 
 def worker_of(launch: Launch) -> psutil.Process:

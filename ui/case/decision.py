@@ -38,7 +38,7 @@ def head(proposal: Proposal, standing: Standing) -> str:
         ("Risk", proposal.risk),
         ("Checked how", proposal.verification),
     )
-    facts = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
+    facts = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows if text)
     return (
         f'<section class="lt-proposal" id="{ANCHOR}"><small>Proposed change</small><h2>{escape(proposal.title)}</h2>'
         f"<dl><dt>What is done</dt><dd>{order.render(proposal)}</dd>{facts}"
