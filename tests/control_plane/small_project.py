@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from contracts.errors import RepositoryError
 
 
@@ -58,3 +60,10 @@ def make_project(folder: Path) -> SmallProject:
     innocent = commit(folder, "notes")
     (folder / "recipe.py").write_text("SLOPE = 0.5\n")
     return SmallProject(folder=folder, good=good, innocent=innocent, bad=commit(folder, "steeper"))
+
+
+def descendant(part: str) -> psutil.Process:
+    """A process below this one with `part` in its command line; one that ends while it is looked at is passed over."""
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
+    named = psutil.process_iter(["cmdline"])
+    return next(each for each in named if each.pid in ours and part in " ".join(each.info["cmdline"] or ()))

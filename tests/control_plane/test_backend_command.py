@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from foreign_project import make_foreign_project, write_spec
-from small_project import until
+from small_project import descendant, until
 
 from contracts.backend import Launch, Outcome
 from contracts.events import CheckpointSaved, CodeExecuted, Event, Finished, Metrics, SegmentStarted, read_events
@@ -181,7 +181,7 @@ def test_a_killed_training_goes_on_and_no_logged_step_is_lost(launch: Launch) ->
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, slow)
         until(lambda: len(steps(slow)) >= 13)
-        next(each for each in psutil.Process().children(recursive=True) if "train.py" in each.cmdline()).kill()
+        descendant("train.py").kill()
         outcome = running.result()
     assert outcome.reason == "died"
     assert "SIGKILL" in outcome.message

@@ -7,9 +7,8 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
-from small_project import SmallProject, until
+from small_project import SmallProject, descendant, until
 
 from control_plane.projects import register_project
 from control_plane.silence import SilenceWatch
@@ -57,7 +56,7 @@ def test_a_training_that_hangs_is_told_once(lathe: Lathe, small_project: SmallPr
     assert watch.look(1000.0) == []
     until(lambda: lathe.shipper.ship("run-1", Path(launch.run_folder)) > 0)
     assert watch.look(9000.0) == []  # it has gone on meanwhile
-    child = _training_process()
+    child = descendant("trainer.child")
     os.kill(child.pid, signal.SIGSTOP)
     lathe.shipper.ship("run-1", Path(launch.run_folder))
     try:
@@ -74,9 +73,3 @@ def test_a_training_that_hangs_is_told_once(lathe: Lathe, small_project: SmallPr
 
 def _last_step(lathe: Lathe) -> int:
     return lathe.store.runs.get("run-1").last_step
-
-
-def _training_process() -> psutil.Process:
-    ours = {each.pid for each in psutil.Process().children(recursive=True)}
-    named = psutil.process_iter(["cmdline"])  # a process that has ended meanwhile has no command line there
-    return next(each for each in named if each.pid in ours and "trainer.child" in " ".join(each.info["cmdline"] or ()))
