@@ -65,5 +65,7 @@ def _needs_you(proposals: Sequence[Proposal], here: str) -> str:
 
 
 def _decision_address(proposal: Proposal, here: str) -> str:
-    """On the page of its case the decision is a jump away; from elsewhere its own place in the inbox is nearer."""
-    return f"#{decision.ANCHOR}" if proposal.investigation_id == here else links.proposal(proposal.id)
+    anchor = f"#{decision.ANCHOR}"
+    if proposal.investigation_id is None:
+        return links.proposal(proposal.id)
+    return anchor if proposal.investigation_id == here else links.investigation(proposal.investigation_id) + anchor
