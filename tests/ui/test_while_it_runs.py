@@ -88,6 +88,8 @@ def test_every_layer_that_departs_is_on_the_picture(served_store: Store, api_url
     assert set(layers) == {*names.focus, *names.peers}
     assert names.title.endswith("layer 5 and 2 more")
     assert "2 that depart too, 1 peers" in curve.legend(names, faulty=True, fixed=False)
+    many = [f"grad_norm/layers.{n}" for n in range(60)]
+    assert curve.names_around(client, "wide", many).peers == tuple(many[curve.MAX_FOCUS :])
 
 
 def test_a_reason_that_a_person_wrote_is_text_and_no_markdown(page: Page, lathe: RunningLathe) -> None:

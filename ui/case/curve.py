@@ -63,7 +63,9 @@ def names_around(client: Client, run_id: str, series: Sequence[str]) -> Names:
     more = [name for name in series[MAX_FOCUS:] if name.partition("/")[0] == statistic]
     peers = [name for name in known if _NUMBER.sub("#", name) in shapes and name not in series]
     overall = statistic if statistic in known and statistic not in focus else ""
-    return Names(focus=focus, peers=(*more, *peers[: MAX_PEERS - len(more)]), overall=overall, num_more=len(more))
+    return Names(
+        focus=focus, peers=(*more, *peers[: max(0, MAX_PEERS - len(more))]), overall=overall, num_more=len(more)
+    )
 
 
 def names_of_run(client: Client, run_id: str) -> Names | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 import streamlit as st
 
@@ -64,26 +63,21 @@ def _show_setting(client: Client, found: Policies, default_loop: str) -> None:
     level = st.selectbox("May", list(_LEVELS), index=1, format_func=lambda each: f"{each}: {_LEVELS[each]}")
     wish = Autonomy(loop=loop, level=level)
     if level in _ACTING:
-        wish = Autonomy(loop=loop, level=level, **_allowance(found))
+        wish = wish.model_copy(update=_allowance(found))
     reason = st.text_input("Why", key="autonomy:reason")
     if st.button("Set it", key="autonomy:set"):
         rerun_if(sent_for(reason, lambda why: client.set_autonomy(wish, why)))
 
 
-class _Allowance(TypedDict):
-    effects: tuple[str, ...]
-    num_effects: int
-    cpu_s: float
-
-
-def _allowance(found: Policies) -> _Allowance:
+def _allowance(found: Policies) -> dict[str, object]:
+    """Fields of Autonomy."""
     effects = st.multiselect("Without asking", found.by_policy, format_func=words, key="autonomy:effects")
     left, right = st.columns(2)
     with left:
         number = st.number_input("At most so many", 1, 1_000_000, 1, key="autonomy:number")
     with right:
         minutes = st.number_input("CPU minutes together", 0.0, value=10.0, step=5.0, key="autonomy:minutes")
-    return _Allowance(effects=tuple(effects), num_effects=int(number), cpu_s=60.0 * minutes)
+    return {"effects": tuple(effects), "num_effects": int(number), "cpu_s": 60.0 * minutes}
 
 
 def _show_revoking(client: Client, policies: Sequence[Policy]) -> None:
