@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -126,15 +126,15 @@ def arms_after(best: Arm, declared: Mapping[str, Scalar]) -> tuple[Arm, ...]:
     moved = False
     for name, value in best.overrides.items():
         before = declared.get(name)
-        if not _is_number(value) or not _is_number(before) or value * before <= 0 or value == before:  # type: ignore[operator]
+        if not _is_number(value) or not _is_number(before) or value * before <= 0 or value == before:
             continue
-        ratio = float(value) / float(before)  # type: ignore[arg-type]
-        further[name], back[name] = float(value) * ratio, math.copysign(math.sqrt(float(value) * float(before)), value)  # type: ignore[arg-type]
+        ratio = value / before
+        further[name], back[name] = value * ratio, math.copysign(math.sqrt(value * before), value)
         moved = True
     if not moved:
         return ()
     return (best, Arm(name=f"{best.name}, further", overrides=further), Arm(name=f"{best.name}, half", overrides=back))
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
