@@ -35,8 +35,8 @@ def start(
     from context_store.records import Amount
     from control_plane.experiments import NewExperiment
     from control_plane.experiments import start as begin
+    from loops.core import WALL_PER_CPU
     from loops.dual import Question
-    from loops.dual.plan import WALL_PER_CPU
 
     with opened() as lathe:
         question = Question(
