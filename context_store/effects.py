@@ -19,7 +19,7 @@ from context_store.canonical import canonical_json
 from context_store.database import Database
 from context_store.models import EffectRow
 from context_store.permits import allow, settled
-from context_store.policies import CLAIMED_WHILE_HALTED, load_policy
+from context_store.policies import CLAIMED_WHILE_HALTED, WITHIN_BUDGET, load_policy
 from context_store.records import Effect, EffectRequest
 from context_store.redaction import redact
 from contracts.enums import EffectKind, EffectState, PolicyKind, ProposalState
@@ -171,7 +171,7 @@ def _claimable(kinds: Collection[EffectKind], now: float) -> sa.Select[Any]:
     waits = EffectRow.state == EffectState.REQUESTED
     abandoned = (EffectRow.state == EffectState.RUNNING) & (EffectRow.lease_until < now)
     query = _EFFECT.where(EffectRow.kind.in_(kinds), waits | abandoned)
-    last = EffectRow.kind == EffectKind.DIAGNOSTIC_RUN  # re-runs never keep a main run waiting
+    last = EffectRow.kind.in_(WITHIN_BUDGET)  # re-runs never keep a main run waiting
     return query.order_by(last, EffectRow.ordinal).limit(1).with_for_update(skip_locked=True)
 
 

@@ -19,6 +19,7 @@ from context_store.models import (
     DiagnosticRow,
     InvestigationAnomalyRow,
     InvestigationRow,
+    RunRow,
     SuspectRow,
     VerdictRow,
 )
@@ -71,15 +72,31 @@ class Knowledge:
     def open_investigation(
         self, investigation_id: str, run_id: str, anomaly_ids: Sequence[int], title: str, at: float
     ) -> Investigation:
-        """Idempotent by id; which anomalies belong to a case is settled when it is opened."""
-        values = {"run_id": run_id, "title": redact(title), "opened_at": at, "state": InvestigationState.OPEN}
-        statement = insert(InvestigationRow).values(id=investigation_id, **values, statement="", round=0, report="")
+        """A case of the debug loop; idempotent by id. Which anomalies belong to it is settled when it is opened."""
+        of_run = sa.select(RunRow.project_id, RunRow.owner).where(RunRow.id == run_id).subquery()
+        known = {name: sa.select(of_run.c[name]).scalar_subquery() for name in ("project_id", "owner")}
+        values = _opened("debug", run_id, title, at)  # an unknown run is what the database then complains about
+        values |= {name: sa.func.coalesce(value, self._database.owner) for name, value in known.items()}
+        statement = insert(InvestigationRow).values(id=investigation_id, **values)
         members = [{"investigation_id": investigation_id, "anomaly_id": anomaly_id} for anomaly_id in anomaly_ids]
         with self._database.begin() as connection:
             inserted = connection.execute(statement.on_conflict_do_nothing().returning(InvestigationRow.id)).first()
             if inserted is not None and members:
                 connection.execute(insert(InvestigationAnomalyRow).on_conflict_do_nothing(), members)
         return self.investigation(investigation_id)
+
+    def open_case(
+        self, case_id: str, *, project_id: str, loop: str, title: str, at: float, run_id: str = ""
+    ) -> Investigation:
+        """A case of any loop, about a run or about none; idempotent by id.
+
+        Raises NotFound for an unknown project or run.
+        """
+        values = {**_opened(loop, run_id or None, title, at), "project_id": project_id, "owner": self._database.owner}
+        statement = insert(InvestigationRow).values(id=case_id, **values).on_conflict_do_nothing()
+        with self._database.begin() as connection:
+            connection.execute(statement)
+        return self.investigation(case_id)
 
     def investigation(self, investigation_id: str) -> Investigation:
         """Raises NotFound."""
@@ -244,7 +261,13 @@ def _anomaly(row: sa.RowMapping) -> Anomaly:
 
 def _investigation(row: sa.RowMapping) -> Investigation:
     values = dict(row)
-    return Investigation(anomaly_ids=tuple(values.pop("anomaly_ids") or ()), **values)
+    members, run_id = values.pop("anomaly_ids") or (), values.pop("run_id") or ""
+    return Investigation(anomaly_ids=tuple(members), run_id=run_id, **values)
+
+
+def _opened(loop: str, run_id: str | None, title: str, at: float) -> dict[str, Any]:
+    begun = {"state": InvestigationState.OPEN, "statement": "", "round": 0, "report": ""}
+    return {"loop": loop, "run_id": run_id, "title": redact(title), "opened_at": at, **begun}
 
 
 def _verdict(row: sa.RowMapping) -> VerdictRecord:

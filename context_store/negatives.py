@@ -17,7 +17,7 @@ from context_store.code import diff_of_commit
 from context_store.database import Database, any_of
 from context_store.evidence import require_stored
 from context_store.lexical import match_words
-from context_store.models import InvestigationRow, NegativeRow, ProposalRow, RunRow, SearchTextRow
+from context_store.models import InvestigationRow, NegativeRow, ProposalRow, SearchTextRow
 from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
 from context_store.redaction import redact, redact_code, redact_fields, redact_json
 from context_store.search_filters import conditions_of
@@ -210,5 +210,5 @@ def _record(row: Any) -> NegativeResult:
 
 
 def _project_of(connection: sa.Connection, investigation_id: str) -> str | None:
-    query = sa.select(RunRow.project_id).join(InvestigationRow, InvestigationRow.run_id == RunRow.id)
+    query = sa.select(InvestigationRow.project_id)
     return connection.execute(query.where(InvestigationRow.id == investigation_id)).scalar()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from context_store.budgets import is_reserved, load_budget, rename_reservation, reserve_share
 from context_store.models import ApprovalRow, EffectRow, InvestigationRow, PolicyRow
-from context_store.policies import level_of, reviewers_needed
+from context_store.policies import WITHIN_BUDGET, level_of, reviewers_needed
 from context_store.proposals import bound_hash, load_proposal, reserved_for
 from context_store.records import Approval, Effect, Json, Proposal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, InvestigationState, ProposalState
@@ -40,7 +40,7 @@ def allow(connection: sa.Connection, effect: Effect, now: float) -> None:
     """Raises NotPermitted with the reason why this effect may not be carried out."""
     if effect.kind is EffectKind.UNDO:
         _check_undo(connection, effect)
-    elif effect.kind is EffectKind.DIAGNOSTIC_RUN:
+    elif effect.kind in WITHIN_BUDGET:
         _check_level(connection, effect)
         if effect.state is EffectState.REQUESTED:
             _check_budget(connection, effect)

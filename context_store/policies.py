@@ -22,7 +22,8 @@ from contracts.enums import AutonomyLevel, EffectKind, PolicyKind, Role
 from contracts.errors import NotFound, RoleRequired, UserInputError
 
 CLAIMED_WHILE_HALTED = frozenset({EffectKind.STOP_RUN, EffectKind.PAUSE_RUN, EffectKind.CHECKPOINT_RUN})
-WITHOUT_APPROVAL = frozenset({EffectKind.DIAGNOSTIC_RUN, EffectKind.UNDO})  # within a budget; of what was approved
+WITHIN_BUDGET = frozenset({EffectKind.DIAGNOSTIC_RUN, EffectKind.CASE_WORK})
+WITHOUT_APPROVAL = WITHIN_BUDGET | {EffectKind.UNDO}  # the last takes back only what was approved
 MAJOR = frozenset(EffectKind) - WITHOUT_APPROVAL  # need an approval, by a person or by a policy (RM2-7.22)
 BY_POLICY = MAJOR - {EffectKind.NEXT_STAGE}  # a policy may approve these; an outer edge needs a person
 _NEED_CPU = frozenset(

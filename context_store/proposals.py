@@ -223,7 +223,8 @@ def _put(connection: sa.Connection, proposal: NewProposal, now: float, opener: s
 
 
 def _owner_of_case(investigation_id: str | None) -> sa.ScalarSelect[str]:
-    query = sa.select(RunRow.owner).join(InvestigationRow, InvestigationRow.run_id == RunRow.id)
+    query = sa.select(sa.func.coalesce(RunRow.owner, InvestigationRow.owner))
+    query = query.outerjoin_from(InvestigationRow, RunRow, InvestigationRow.run_id == RunRow.id)
     return query.where(InvestigationRow.id == investigation_id).scalar_subquery()
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from context_store.activity import ActivityFeed
 from context_store.budgets import Budgets
+from context_store.casework import CaseWorkbook
 from context_store.code import Code
 from context_store.completeness import Completeness
 from context_store.config_facts import ConfigFacts
@@ -63,6 +64,7 @@ class Store:
         self.code = Code(database)
         self.links = Links(database)
         self.knowledge = Knowledge(database)
+        self.casework = CaseWorkbook(database)
         self.triage = Triage(database, self.knowledge)
         self.negatives = Negatives(database)
         self.search = Search(database, embedder)

@@ -40,7 +40,8 @@ def _owner_of_run(run: str) -> str:
 
 
 def _owner_of_case(case: str) -> str:
-    return _owner_of_run(f"(SELECT i.run_id FROM investigation i WHERE i.id = {case})")  # noqa: S608
+    return f"""(SELECT coalesce(r.owner, i.owner) FROM investigation i LEFT JOIN run r ON r.id = i.run_id
+        WHERE i.id = {case})"""  # noqa: S608
 
 
 def _owner_of_commit(where: str) -> str:
@@ -72,7 +73,7 @@ _CASES: dict[str, Kind] = {
                 WHERE t.investigation_id = n.id""",
             "examined": _in_case("investigation_id = n.id", "suspect"),
             "re-ran": _in_case("investigation_id = n.id", "diagnostic"),
-            "looked at": "SELECT 'run', t.run_id, '' FROM investigation t WHERE t.id = n.id",
+            "looked at": "SELECT 'run', t.run_id, '' FROM investigation t WHERE t.id = n.id AND t.run_id IS NOT NULL",
         },
     ),
     "anomaly": Kind(

@@ -65,6 +65,7 @@ class EffectKind(StrEnum):
     """What the executor can carry out."""
 
     DIAGNOSTIC_RUN = "diagnostic_run"
+    CASE_WORK = "case_work"  # a piece of a case's own work that trains no run: label, fit, score, judge a candidate
     START_RUN = "start_run"
     STOP_RUN = "stop_run"
     PAUSE_RUN = "pause_run"

@@ -20,7 +20,7 @@ def case_file(store: Store, case_id: str) -> dict[str, Any]:
     changes = [each for each in effects if each.kind in _CHANGES_A_RUN and each.state == EffectState.DONE]
     return {
         "investigation": case,
-        "run": store.runs.get(case.run_id),
+        "run": store.runs.get(case.run_id) if case.run_id else None,
         "anomalies": store.knowledge.anomalies(investigation_id=case_id),
         "suspects": store.knowledge.suspects(case_id),
         "diagnostics": store.knowledge.diagnostics(case_id),

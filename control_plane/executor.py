@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from context_store import Store
-from context_store.policies import CLAIMED_WHILE_HALTED
+from context_store.policies import CLAIMED_WHILE_HALTED, WITHIN_BUDGET
 from context_store.records import Amount, Effect
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import EffectKind
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 LEASE_S = 15.0
 _HEARTBEAT_S = 3.0
 _SHIP_S = 0.5
-_RERUNS = frozenset({EffectKind.DIAGNOSTIC_RUN})
+_RERUNS = WITHIN_BUDGET
 _TRAININGS = frozenset({EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNDO})
 _MAX_STARTS = 3  # of one training whose process vanishes again and again
 _HALTED = "is stopped, since everything is halted"

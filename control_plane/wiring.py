@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
     from context_store.embedding import Embedder
+    from control_plane.chat import Mind
     from control_plane.executor import Executor
+    from loops.core import Loop
     from loops.runner import Runner
 
 _MIN_FREE_BYTES = 64 * 1024 * 1024
@@ -102,7 +104,11 @@ class Lathe:
 
         spent = SpentNotes(folder=self.settings.spent_folder)
         workshop = Workshop(
-            store=self.store, worktrees=self.worktrees, runs_folder=self.settings.runs_folder, spent=spent
+            store=self.store,
+            worktrees=self.worktrees,
+            runs_folder=self.settings.runs_folder,
+            spent=spent,
+            environment=self.settings.as_environment() | {"LATHE_DATABASE_URL": self.store.url},
         )
         return Executor(
             store=self.store,
@@ -117,20 +123,22 @@ class Lathe:
 
     def runner(self, wait: Callable[[], None]) -> Runner:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
-        from agents.roles import Colleague
         from control_plane.chat import mind_of
         from loops.core import Limits
-        from loops.debug.loop import DebugLoop, DebugOptions
         from loops.runner import Runner
 
-        seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         mind = mind_of(self)
-        colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
         limits = Limits(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Limits()
-        loop = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
-        return Runner(
-            store=self.store, checkpointer=self.checkpointer(), loops={loop.name: loop}, limits=limits, wait=wait
-        )
+        loops = {loop.name: loop for loop in self._loops(mind)}
+        return Runner(store=self.store, checkpointer=self.checkpointer(), loops=loops, limits=limits, wait=wait)
+
+    def _loops(self, mind: Mind) -> tuple[Loop, ...]:
+        from agents.roles import Colleague
+        from loops.debug.loop import DebugLoop, DebugOptions
+
+        seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
+        colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
+        return (DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague)),)
 
     def checkpointer(self) -> Any:
         """A saver in LangGraph's own schema."""

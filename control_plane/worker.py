@@ -34,7 +34,6 @@ _CASES_S = 1.0
 _SHIP_S = 2.0
 _RETRY_S = 0.5
 _MAX_CASE_FAILURES = 3
-LOOP = "debug"
 
 
 class _Stopping(Exception):
@@ -181,7 +180,8 @@ class CaseThreads:
     def _drive(self, case_id: str) -> None:
         try:
             runner = self._lathe.runner(self._pause)
-            if runner.start(LOOP, case_id).status is CaseStatus.CLOSED:
+            loop = self._lathe.store.knowledge.investigation(case_id).loop
+            if runner.start(loop, case_id).status is CaseStatus.CLOSED:
                 runner.prune()
             self._failures.pop(case_id, None)
             self._given_up.pop(case_id, None)

@@ -8,15 +8,20 @@ same answer, and writing twice changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from context_store.records import Amount, Effect, EffectRequest, Proposal
+from context_store.records import Amount, Effect, EffectRequest, Json, Proposal
 from contracts.enums import SignalStrength
 from contracts.errors import LatheError, UserInputError
 from contracts.evidence import EvidenceRef
+
+if TYPE_CHECKING:
+    from agents.llm import Door
+    from context_store import Store
 
 
 class LoopClass(StrEnum):
@@ -113,6 +118,25 @@ class Conclusion:
     """Nothing more is to be executed. `reason` is one sentence for the reader."""
 
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """What a piece of a case's work is given. `folder` is the case's own and stays; `tell` is for the live feed.
+
+    `door` leads to the language model within the case's budget; it gives None without one.
+    """
+
+    store: Store
+    case_id: str
+    folder: Path
+    tell: Callable[[str], None]
+    door: Callable[[], Door | None]
+
+
+Work = Callable[[Workplace, Json], Json]
+"""A piece of a case's work. It may be killed at any moment and begins again, so what it writes is the same each time.
+A LatheError ends its effect as failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

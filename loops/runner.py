@@ -86,7 +86,7 @@ class Runner:
             raise NotFound(f"no loop is called {name}", remedy="choose one of: " + ", ".join(sorted(self._loops)))
         if self._snapshot(case_id).values or self._is_closed(case_id):
             return self.resume(case_id)
-        project = self._store.runs.get(self._store.knowledge.investigation(case_id).run_id).project_id
+        project = self._store.knowledge.investigation(case_id).project_id
         self._store.budgets.open_share(case_id, self._limits.amount, self._store.budgets.of_project(project))
         return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
 

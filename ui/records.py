@@ -117,7 +117,8 @@ class TimelineEvent(Record):
 
 class Investigation(Record):
     id: str
-    run_id: str
+    run_id: str  # "" for a case of another loop that is about no run
+    loop: str = "debug"
     anomaly_ids: tuple[int, ...] = ()
     title: str
     state: str
@@ -304,7 +305,7 @@ class Case(Record):
     """One investigation with everything that belongs to it."""
 
     investigation: Investigation
-    run: Run
+    run: Run | None = None
     anomalies: tuple[Anomaly, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -315,6 +316,12 @@ class Case(Record):
     activity: tuple[Activity, ...] = ()
     report_markdown: str | None = None
     budget: Budget | None = None
+
+    @property
+    def its_run(self) -> Run:
+        """Of a case that is about one, as all of the debug loop are."""
+        assert self.run is not None
+        return self.run
 
     @property
     def leading(self) -> Anomaly | None:

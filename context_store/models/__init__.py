@@ -17,6 +17,7 @@ from context_store.models.data import (
 from context_store.models.evals import BenchmarkItemRow, BenchmarkRow, DecontaminationRow, ScoreRow
 from context_store.models.knowledge import (
     AnomalyRow,
+    CaseWorkRow,
     DiagnosticRow,
     InvestigationAnomalyRow,
     InvestigationRow,
@@ -51,6 +52,7 @@ __all__ = [
     "BenchmarkItemRow",
     "BenchmarkRow",
     "BudgetRow",
+    "CaseWorkRow",
     "ChatExchangeRow",
     "ChatThreadRow",
     "CheckpointRow",

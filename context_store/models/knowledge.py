@@ -29,10 +29,19 @@ class AnomalyRow(Base):
 
 
 class InvestigationRow(Base):
+    """`run_id` is NULL where the case is about no run."""
+
     __tablename__ = "investigation"
+    __table_args__ = (
+        sa.CheckConstraint("owner <> ''", name="investigation_has_an_owner"),
+        sa.CheckConstraint("loop <> 'debug' OR run_id IS NOT NULL", name="investigation_debugs_a_run"),
+    )
 
     id: Mapped[str] = mapped_column(sa.Text, primary_key=True)
-    run_id: Mapped[str] = mapped_column(sa.ForeignKey("run.id"), index=True)
+    run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("run.id"), index=True)
+    project_id: Mapped[str] = mapped_column(sa.ForeignKey("project.id"), index=True)
+    loop: Mapped[str] = mapped_column(sa.Text)
+    owner: Mapped[str] = mapped_column(sa.Text)
     title: Mapped[str] = mapped_column(sa.Text)
     state: Mapped[InvestigationState] = mapped_column(Word(InvestigationState))
     verdict: Mapped[Verdict | None] = mapped_column(Word(Verdict))
@@ -42,6 +51,20 @@ class InvestigationRow(Base):
     round: Mapped[int]
     opened_at: Mapped[float] = mapped_column(UnixTime)
     report: Mapped[str] = mapped_column(sa.Text)
+
+
+class CaseWorkRow(Base):
+    """What a loop asked and measured in a case."""
+
+    __tablename__ = "case_work"
+    __table_args__ = (sa.Index("ix_case_work_kind", "kind", "ordinal"),)
+
+    investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), primary_key=True)
+    kind: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    key: Mapped[str] = mapped_column(sa.Text, primary_key=True)
+    ordinal: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), unique=True)
+    body: Mapped[Json] = mapped_column(CanonicalJson)
+    at: Mapped[float] = mapped_column(UnixTime)
 
 
 class InvestigationAnomalyRow(Base):

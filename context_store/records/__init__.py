@@ -31,6 +31,7 @@ from context_store.records.evals import (
 from context_store.records.history import Commit, Hunk, TimelineEvent
 from context_store.records.knowledge import (
     Anomaly,
+    CaseWork,
     Contradiction,
     Diagnostic,
     Duplicate,
@@ -72,6 +73,7 @@ __all__ = [
     "Approval",
     "Benchmark",
     "BudgetState",
+    "CaseWork",
     "ChatExchange",
     "ChatThread",
     "Checkpoint",

@@ -32,10 +32,16 @@ class Anomaly:
 
 @dataclass(frozen=True, kw_only=True)
 class Investigation:
-    """The case file of one or more anomalies. `round` counts the loop's proposals so far."""
+    """The case file of a loop, for the debug loop that of one or more anomalies of a run.
+
+    `run_id` "": it is about no run. `round` counts the loop's proposals so far.
+    """
 
     id: str
     run_id: str
+    project_id: str
+    loop: str
+    owner: str
     anomaly_ids: tuple[int, ...]
     title: str
     state: InvestigationState
@@ -45,6 +51,17 @@ class Investigation:
     cause_kind: CauseKind | None
     round: int
     opened_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseWork:
+    """What a loop asked or measured in a case: `body` under its kind and key, as it was first said."""
+
+    case_id: str
+    kind: str
+    key: str
+    body: Json
+    at: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from control_plane.effects.case_work import DoCaseWork
 from control_plane.effects.diagnostic_run import DiagnosticRun
 from control_plane.effects.effect_kind import DONE, EffectHandler, Landed, Workshop
 from control_plane.effects.notify import Notify
@@ -22,5 +23,5 @@ def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     resume, code, config = ResumeWithPatch(workshop), PatchCode(workshop), PatchConfig(workshop)
     data, scaffold = PatchData(workshop), PromoteScaffold(workshop)
     undo = Undo(workshop.store, {each.kind: each for each in (resume, code, config, data, scaffold)})
-    trainings = (DiagnosticRun(workshop), StartRun(workshop), resume)
+    trainings = (DiagnosticRun(workshop), DoCaseWork(workshop), StartRun(workshop), resume)
     return (*trainings, code, config, data, scaffold, Notify(workshop), undo, *run_controls(workshop))

@@ -7,7 +7,7 @@ before (the segment that belongs to the effect's key, the branch with the same t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -31,12 +31,16 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Store, code versions on disk, the folder of runs, and notes of what effects spend."""
+    """Store, code versions on disk, the folder of runs, and notes of what effects spend.
+
+    `environment`: of processes that open the same Lathe.
+    """
 
     store: Store
     worktrees: Worktrees
     runs_folder: Path
     spent: SpentNotes
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def materialise(self, project_id: str, code: CodePayload) -> Tree:
         """Check out what a payload names."""

@@ -45,10 +45,10 @@ def sentence(case: Case, effect: Effect) -> str:
 def _show_curve(client: Client, case: Case, colours: Palette) -> None:
     if case.leading is None or not case.leading.series:
         return
-    events = client.timeline(case.run.id)
-    names = curve.names_around(client, case.run.id, curve.judged_series(case.leading))
+    events = client.timeline(case.its_run.id)
+    names = curve.names_around(client, case.its_run.id, curve.judged_series(case.leading))
     window = (max(0, case.leading.onset[0] - LEAD_STEPS), None)
-    drawn = figure(curve.plot(client, case, case.run.id, names, events, window), colours)
+    drawn = figure(curve.plot(client, case, case.its_run.id, names, events, window), colours)
     drawn.update_layout(dragmode=False, height=300)
     st.html(f"<div class='lt-title'><span></span><div>{curve.legend(names, faulty=True, fixed=True)}</div></div>")
     st.plotly_chart(

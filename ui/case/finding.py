@@ -28,7 +28,7 @@ def render(case: Case, said: str = "") -> str:
     also = "".join(f"<li>{escape(anomaly.statement)}</li>" for anomaly in case.anomalies if anomaly is not case.leading)
     more = f'<ul class="lt-also">{also}</ul>' if also else ""
     return (
-        f'<section class="lt-finding"><small>What Lathe found in {escape(case.run.name)}</small>'
+        f'<section class="lt-finding"><small>What Lathe found in {escape(case.its_run.name)}</small>'
         f'<h2>{escape(sentence)}</h2>{more}{cause(case)}<div class="lt-facts">{said}{"".join(facts)}</div>'
         f"{stages.render(case)}</section>"
     )

@@ -50,7 +50,7 @@ def show(client: Client, case: Case, colours: Palette) -> None:
     found = {each.key: _points(client, each.run_id, names) for each in case.diagnostics}
     control = next((found[each.key] for each in case.diagnostics if each.kind == _CONTROL), ())
     st.html(f'<div class="lt-title"><span></span><div>{legend(has_control=bool(control))}</div></div>')
-    reference = _points(client, case.run.id, names)
+    reference = _points(client, case.its_run.id, names)
     panels = [
         panel(each, found[each.key], reference, () if each.kind == _CONTROL else control) for each in case.diagnostics
     ]

@@ -20,6 +20,7 @@ from ui.case import (
 )
 from ui.catalog import Mark
 from ui.client import Client
+from ui.components import feed
 from ui.components.markup import escape
 from ui.records import Case
 
@@ -28,11 +29,26 @@ def page(case_id: str) -> None:
     client = session.client()
     headline.show(client, session.health(), here=case_id)
     case = client.investigation(case_id)
+    if case.run is None:
+        _show_without_run(client, case)
+        return
     picture.show(client, case.run, case)
     marks = client.marks([_subject(case), *(findings.subject(each.id) for each in case.anomalies)])
     finding.show(case, triage.chip(marks.get(_subject(case))))
     _show_triage(case, marks)
     show_rest(client, case)
+
+
+def _show_without_run(client: Client, case: Case) -> None:
+    """Of a loop that looks at something else than a run: what it says, what it is doing, and what it asks."""
+    told, doing = st.columns([2.6, 1], gap="medium")
+    with told:
+        st.html(f"<h2>{escape(case.investigation.title)}</h2><p>{escape(case.investigation.statement)}</p>")
+    with doing:
+        every = picture.LIVE_S if case.investigation.state != "closed" else picture.IDLE_S
+        st.fragment(feed.show, run_every=every)(client, case.investigation.id)
+    decision.show(client, case)
+    memory.show(case)
 
 
 def show_rest(client: Client, case: Case) -> None:

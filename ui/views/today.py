@@ -56,7 +56,7 @@ def page() -> None:
 
 def _case(client: Client, health: Health, found: tuple[Investigation, ...]) -> Case | None:
     """The newest case that is open and that people want to hear of, else the newest of the last day."""
-    heard = [case for case in found if case.id not in health.quiet_cases]
+    heard = [case for case in found if case.run_id and case.id not in health.quiet_cases]
     still_open = [case for case in heard if case.state != _CLOSED]
     lately = [case for case in heard if _is_late(case)]
     newest = max(still_open or lately, key=lambda case: case.opened_at, default=None)
