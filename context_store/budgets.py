@@ -221,8 +221,7 @@ def close_budget(connection: sa.Connection, budget_id: str) -> None:
     """As `Budgets.close`, inside the caller's transaction."""
     if load_budget(connection, budget_id) is None:
         raise _missing(budget_id)
-    for each in [budget_id, *_descendants(connection, budget_id)][::-1]:
-        load_budget(connection, each, lock=True)
+    for each in _locked_tree(connection, budget_id):
         connection.execute(sa.update(BudgetRow).where(BudgetRow.id == each).values(closed=True))
         _give_back(connection, each)
 
@@ -273,6 +272,19 @@ def _descendants(connection: sa.Connection, budget_id: str) -> list[str]:
         front = list(connection.execute(query).scalars())
         found += front
     return found
+
+
+def _locked_tree(connection: sa.Connection, budget_id: str) -> list[str]:
+    """It and all below it, each before its parent. Nobody opens another below them until the transaction ends."""
+    while True:
+        tree = [budget_id, *_descendants(connection, budget_id)][::-1]
+        savepoint = connection.begin_nested()
+        for each in tree:
+            load_budget(connection, each, lock=True)
+        if len(_descendants(connection, budget_id)) == len(tree) - 1:
+            savepoint.commit()
+            return tree
+        savepoint.rollback()  # one was opened meanwhile; its row comes before those of its parents
 
 
 def _held_by(budget_id: str) -> str:

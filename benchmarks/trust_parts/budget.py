@@ -38,7 +38,10 @@ _OVERSPENT = """
 
 @dataclass
 class Model:
-    """What budgets are meant to be: a child is held in its parent whole, and as what it used once it is closed."""
+    """What budgets are meant to be: a child is held in its parent whole, and as what it used once it is closed.
+
+    Whoever closes a budget closes all below it.
+    """
 
     limits: dict[str, Vector] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
@@ -52,11 +55,15 @@ class Model:
 
     def weight(self, child: str) -> Vector:
         """Of a child in its parent."""
-        return self.used(child) if child in self.closed else self.limits[child]
+        return self.used(child) if self.is_closed(child) else self.limits[child]
+
+    def is_closed(self, budget: str) -> bool:
+        parent = self.parents.get(budget)
+        return budget in self.closed or (parent is not None and self.is_closed(parent))
 
     def grants(self, budget: str, amount: Vector) -> bool:
         wanted = zip(amount, self.used(budget), self.limits[budget], strict=True)
-        return budget not in self.closed and all(more + used <= limit for more, used, limit in wanted)
+        return not self.is_closed(budget) and all(more + used <= limit for more, used, limit in wanted)
 
 
 @dataclass
@@ -168,7 +175,7 @@ def disagreements(store: Store, model: Model) -> Iterator[str]:
         used = astuple(state.used)
         if any(mine > most for mine, most in zip(used, limit, strict=True)):
             yield "overspend"
-        if used != model.used(budget) or state.closed != (budget in model.closed):
+        if used != model.used(budget) or state.closed != model.is_closed(budget):
             yield f"{budget} used {used}, the model says {model.used(budget)}"
 
 
