@@ -27,6 +27,7 @@ class Settings(BaseSettings):
     api_port: int = Field(default=0, ge=0, le=65535)  # 0 takes a free port
     api_listen: str = "127.0.0.1"  # another address only inside a container, or behind a proxy that speaks TLS
     api_hosts: str = ""  # names besides loopback by which the API may be called, separated by commas
+    api_processes: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1), ge=1, le=16)
     api_requests_per_s: float = Field(default=500.0, gt=0)  # of one token in the long run
     api_bytes_per_s: float = Field(default=32.0 * 2**20, gt=0)  # of request bodies
     ui_port: int = Field(default=0, ge=0, le=65535)

@@ -1,7 +1,8 @@
 """Who may do what: Bearer tokens with roles, also on loopback; and the parts of Lathe a route may ask for.
 
 A token that only reads is looked up once a second, so one that was revoked elsewhere (`lathe tokens revoke`) may read
-for that long; whatever changes something looks it up every time, and a revocation through this API holds at once.
+for that long; whatever changes something looks it up every time, and a revocation holds at once in the process of the
+API that it came to.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI
@@ -81,12 +82,16 @@ Errors are `application/problem+json` with a `remedy`. Times are unix seconds.""
 
 @dataclass(frozen=True, kw_only=True)
 class ApiOptions:
-    """What is not the store's. `hosts`: names besides loopback by which the API may be called."""
+    """What is not the store's. `hosts`: names besides loopback by which the API may be called.
+
+    `chats`: folder by which several processes of this API know of each other's answers.
+    """
 
     hosts: tuple[str, ...] = ()
     allowance: Allowance = field(default_factory=Allowance)
     checks: Callable[[], Iterable[Check]] = tuple  # of the machine that the API runs on
     mind: Mind = RULES_ALONE  # what answers in chat
+    chats: Path | None = None
 
 
 def create_app(store: Store, *, clock: Callable[[], float] = time.time, options: ApiOptions | None = None) -> FastAPI:
@@ -106,7 +111,7 @@ def create_app(store: Store, *, clock: Callable[[], float] = time.time, options:
     app.state.clock = clock
     app.state.checks = chosen.checks
     app.state.mind = chosen.mind
-    app.state.answering = Answering()
+    app.state.answering = Answering(chosen.chats)
     app.state.limiter = Limiter(chosen.allowance)
     app.state.known_readers = KnownReaders()
     app.add_middleware(Guards, hosts=chosen.hosts)

@@ -1,6 +1,6 @@
 """How much each token may ask for: requests and body bytes a second, with a burst of a few seconds.
 
-Kept in this process: several API processes give each token that many times as much. Wrong tokens share one allowance.
+Kept in each process: where several of them serve the API, each gives a token its part. Wrong tokens share an allowance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The API process: `python -m control_plane.services.api PORT`.
+"""The API: `python -m control_plane.services.api PORT`.
 
-It listens before it forks the process that answers (see `keeper`), so requests that come while a killed one is being
-replaced wait instead of being refused.
+It listens before it forks the processes that answer (see `keeper`), so requests that come while a killed one is being
+replaced wait instead of being refused. There are `api_processes` of them: one runs Python on one core at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def serve(settings: Settings, listener: socket.socket) -> None:
     """Until SIGTERM."""
     options = ApiOptions(
         hosts=settings.api_host_names,
-        allowance=Allowance(requests_per_s=settings.api_requests_per_s, bytes_per_s=settings.api_bytes_per_s),
+        allowance=Allowance(
+            requests_per_s=settings.api_requests_per_s / settings.api_processes,
+            bytes_per_s=settings.api_bytes_per_s / settings.api_processes,
+        ),
+        chats=settings.home / "chats",
         checks=lambda: examine(settings, WITHOUT_STARTING),
     )
     with Lathe.open(settings) as lathe:
@@ -52,4 +56,4 @@ if __name__ == "__main__":
     configure_logging(settings.log_level, as_json=settings.log_json)
     preload(LATER)
     listener = listen(settings.api_listen, int(sys.argv[1]))
-    keep(lambda: serve(settings, listener))
+    keep(lambda: serve(settings, listener), num_children=settings.api_processes)

@@ -28,50 +28,52 @@ def preload(modules: Sequence[str]) -> None:
         importlib.import_module(name)
 
 
-def keep(work: Callable[[], None]) -> None:
-    """Returns, in the child, when the work is done; ends the parent by SystemExit.
+def keep(work: Callable[[], None], *, num_children: int = 1) -> None:
+    """Returns, in each child, when the work is done; ends the parent by SystemExit.
 
     A first child that fails ends the parent too, with its status: what is wrong is in its log. Whoever comes after it
-    is started again whatever happens, because it worked before. SIGTERM and SIGINT are passed on, and end both.
+    is started again whatever happens, because it worked before. SIGTERM and SIGINT are passed on, and end all.
     """
     kept = _Kept()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, kept.pass_on)
-    is_first = True
+    parent, num_begun = os.getpid(), 0
     while True:
-        parent, begun_at = os.getpid(), time.monotonic()
-        kept.child = os.fork()
-        if kept.child == 0:
-            _become_child(parent)
-            work()
-            return
-        status = kept.wait()
-        if kept.is_ending:
+        while len(kept.children) < num_children and not kept.is_ending:
+            if (child := os.fork()) == 0:
+                _become_child(parent)
+                work()
+                return
+            kept.children[child] = time.monotonic()
+            num_begun += 1
+        status, lived_s = kept.wait()
+        if kept.is_ending and not kept.children:
             sys.exit(0)
-        if is_first and status > 0:
+        if status > 0 and num_begun == num_children:
+            kept.pass_on(signal.SIGTERM, None)
             sys.exit(status)
-        is_first = False
-        if time.monotonic() - begun_at < _FAST_S:
+        if lived_s < _FAST_S:
             time.sleep(_PAUSE_S)
 
 
 class _Kept:
-    """The child at work, and whether it is to end."""
+    """The children at work with the moment they began, and whether they are to end."""
 
     def __init__(self) -> None:
-        self.child = 0
+        self.children: dict[int, float] = {}
         self.is_ending = False
 
     def pass_on(self, number: int, frame: FrameType | None) -> None:
         self.is_ending = True
-        if self.child:
-            os.kill(self.child, number)
+        for child in self.children:
+            os.kill(child, number)
 
-    def wait(self) -> int:
-        """Exit status of the child; negative: the signal that ended it."""
-        if self.is_ending:  # asked to before the child was known
-            os.kill(self.child, signal.SIGTERM)
-        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+    def wait(self) -> tuple[int, float]:
+        """Exit status of the next child that ends (negative: the signal that ended it) and how long it lived."""
+        if self.is_ending:  # asked to before all children were known
+            self.pass_on(signal.SIGTERM, None)
+        child, status = os.waitpid(-1, 0)
+        return os.waitstatus_to_exitcode(status), time.monotonic() - self.children.pop(child, 0.0)
 
 
 def _become_child(parent: int) -> None:

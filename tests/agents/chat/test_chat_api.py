@@ -6,7 +6,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -36,9 +37,11 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def api(store: Store, mind: Mind = RULES_ALONE, role: Role = Role.RESEARCHER) -> Iterator[httpx.Client]:
-    """A client of a real server on a free port, with a token of `role`."""
-    app = create_app(store, options=ApiOptions(mind=mind))
+def api(
+    store: Store, mind: Mind = RULES_ALONE, role: Role = Role.RESEARCHER, chats: Path | None = None
+) -> Iterator[httpx.Client]:
+    """A client of a real server on a free port, with a token of `role`. `chats`: what several servers share."""
+    app = create_app(store, options=ApiOptions(mind=mind, chats=chats))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -135,17 +138,22 @@ def test_a_client_that_goes_away_cancels_the_answer(
         assert ask(client, thread_id, "why?")[-1][0] == "answer"
 
 
+@pytest.mark.parametrize("several", [False, True])
 def test_stop_ends_an_answer_and_meanwhile_nobody_else_asks(
-    still_store: Store, stored: Stored, new_mind: Callable[..., Mind]
+    several: bool, still_store: Store, stored: Stored, new_mind: Callable[..., Mind], tmp_path: Path
 ) -> None:
-    slow = Turn(text="word " * 400, pace_s=0.05)
-    with ScriptedServer([slow]) as server, api(still_store, new_mind(server)) as client:
+    """Also where another process of the same API is asked to stop it."""
+    slow, chats = Turn(text="word " * 400, pace_s=0.05), tmp_path if several else None
+    with ExitStack() as opened:
+        server = opened.enter_context(ScriptedServer([slow]))
+        client = opened.enter_context(api(still_store, new_mind(server), chats=chats))
+        second = opened.enter_context(api(still_store, new_mind(server), chats=chats)) if several else client
         thread_id = new_thread(client)
         url, body = f"/threads/{thread_id}/exchanges", {"question": "why?"}
         with client.stream("POST", url, json=body) as response:
             arriving = events(response.iter_lines())
             assert next(arriving)[0] == "draft"
-            with httpx.Client(base_url=client.base_url, headers=client.headers) as other:
+            with httpx.Client(base_url=second.base_url, headers=client.headers) as other:
                 busy = other.post(url, json=body)
                 assert (busy.status_code, busy.json()["type"]) == (400, "urn:lathe:UserInputError")
                 assert other.post(f"/threads/{thread_id}/stop").json() == {"stopped": True}
