@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from agents.skills import learn_from, with_skills
 from agents.tools import READING, Desk, Toolbox
 from context_store import Store
 from context_store.records import Amount
+from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 
 if TYPE_CHECKING:
@@ -40,10 +42,16 @@ class Mind:
     embedder: str = ""
     door_config: DoorConfig = field(default_factory=DoorConfig)
 
-    def door(self, store: Store, budget_id: str) -> Door | None:
-        """A door whose calls are reserved in the store's budget `budget_id`, opened here; None without a model."""
+    def door(self, store: Store, budget_id: str, project_id: str | None = None) -> Door | None:
+        """A door whose calls are reserved in the store's budget `budget_id`, opened here; None without a model.
+
+        Where the project's spending is limited, that budget is a child of its.
+        """
         if not self.models:
             return None
+        parent_id = None if project_id is None else store.budgets.of_project(project_id)
+        if parent_id is not None:
+            return self._door_within(store, budget_id, parent_id)
         store.budgets.open(budget_id, self.budget)
         return self._door(StoreBudget(store, budget_id))
 
@@ -51,8 +59,11 @@ class Mind:
         """As `door`, for the agents of a case: their budget is a child of the case's."""
         if not self.models:
             return None
-        budget_id = f"agents:{case_id}"
-        store.budgets.open_share(budget_id, replace(self.budget, wall_s=0.0), case_id)
+        return self._door_within(store, f"agents:{case_id}", case_id)
+
+    def _door_within(self, store: Store, budget_id: str, parent_id: str) -> Door:
+        """Wall seconds are the parent's for re-runs, so none are taken."""
+        store.budgets.open_share(budget_id, replace(self.budget, wall_s=0.0), parent_id)
         return self._door(StoreBudget(store, budget_id, timed=False))
 
     def _door(self, budget: StoreBudget) -> Door:
@@ -107,7 +118,7 @@ def open_chat(
     desk = Desk(open_case=lambda run_id: open_case_of(store, run_id, clock()), actor=f"chat:{actor}", clock=clock)
     tools = with_skills(store, (*READING, *desk.tools()), actor=desk.actor, clock=clock)
     toolbox = Toolbox(store, tools)
-    door = mind.door(store, f"chat:{context.thread_id}")
+    door = mind.door(store, f"chat:{context.thread_id}", _project_of(store, context))
     model = None
     if door is not None and mind.checkpointer is not None:
 
@@ -117,6 +128,16 @@ def open_chat(
         model = ModelChat(door, toolbox, mind.checkpointer(), on_delta=on_delta, learn=learn)
     rules, orders = Retrieval(store, toolbox, clock), Instructions(store, actor, clock)
     return Chat(rules, Threads(store), actor, clock, model, orders)
+
+
+def _project_of(store: Store, context: ChatContext) -> str | None:
+    """Of the run or case that a thread is about, where it is stored."""
+    with suppress(NotFound):
+        if context.investigation_id:
+            return store.knowledge.investigation(context.investigation_id).project_id
+        if context.run_id:
+            return store.runs.get(context.run_id).project_id
+    return None
 
 
 def forget(mind: Mind, thread_id: str) -> None:

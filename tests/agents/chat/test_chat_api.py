@@ -174,6 +174,19 @@ def test_what_a_thread_may_spend_is_reserved_in_the_store(
     assert still_store.budgets.state(f"chat:{thread_id}").tokens == 100
 
 
+def test_a_thread_spends_what_its_project_may_spend(
+    still_store: Store, stored: Stored, new_mind: Callable[..., Mind]
+) -> None:
+    project = still_store.runs.get(RUN).project_id
+    budget = still_store.budgets.allow_project(project, Amount(tokens=50), "ada", Role.ADMIN, "a small project", 0.0)
+    with ScriptedServer([]) as server, api(still_store, new_mind(server)) as client:
+        thread_id = new_thread(client)
+        ((_, answer),) = ask(client, thread_id, "why?")
+    assert "answered without a model: budget" in answer["notes"][0]
+    state = still_store.budgets.state(f"chat:{thread_id}")
+    assert (state.parent_id, state.tokens) == (budget, 50)
+
+
 def test_who_may_do_what(still_store: Store, stored: Stored) -> None:
     with api(still_store) as client:
         thread_id = new_thread(client)
