@@ -331,8 +331,6 @@ class TrainConfig(Section):
             return self
         if self.moe.router_jitter:
             raise ValueError("moe.router_jitter draws for all tokens in order: not with parallel.processes")
-        if parallel.ep_size > 1 and self.numerics.experts.products != "torch":
-            raise ValueError("parallel.ep_size needs numerics.experts.products torch")
         if parallel.cp_size > 1 and self.mtp.num_modules and self.mtp.teacher == "main_head":
             raise ValueError("mtp.teacher main_head looks ahead: not with parallel.cp_size and parallel.processes")
         return self

@@ -37,6 +37,16 @@ LAYOUTS: dict[str, Overrides] = {
         "parallel.dp_size": 2, "parallel.places": "1,0", "diagnostics.ranks_every": 2,
     },
 }  # fmt: skip
+QUANTISED: Overrides = {"numerics.experts.products": "quantised", "numerics.experts.backward": "bf16"}
+EXPERTS: dict[str, Overrides] = {
+    "kernels": {"parallel.dp_size": 2, "parallel.ep_size": 2, "numerics.experts.products": "kernels"},
+    "quantised": {"parallel.dp_size": 2, "parallel.ep_size": 2} | QUANTISED,
+}
+HALF: dict[str, Overrides] = {
+    "FSDP2": {"parallel.dp_size": 2},
+    "context parallel, packed rows": {"parallel.dp_size": 1, "parallel.cp_size": 2, "data.documents": "packed"},
+    "experts on two ranks": {"parallel.dp_size": 2, "parallel.ep_size": 2, "numerics.experts.products": "kernels"},
+}
 EIGHT: dict[str, Overrides] = {
     "EP 8, CP 2": {"parallel.dp_size": 4, "parallel.cp_size": 2, "parallel.ep_size": 8, "moe.num_experts": 8},
     "EP 8, CP 8": {"parallel.dp_size": 1, "parallel.cp_size": 8, "parallel.ep_size": 8, "moe.num_experts": 8},
@@ -80,7 +90,7 @@ def real(layout: Overrides) -> dict[str, Scalar]:
     return dict(layout) | {"parallel.processes": True}
 
 
-def assert_equal(found: tuple[Trace, TrainingState], expected: tuple[Trace, TrainingState]) -> None:
+def assert_equal(found: tuple[Trace, TrainingState], expected: tuple[Trace, TrainingState], atol: float = 1e-6) -> None:
     """The samples of each step, and every series of every step, every weight and every moment, up to rounding."""
     (trace, state), (trace_1, state_1) = found, expected
     assert trace.metrics.keys() == trace_1.metrics.keys()
@@ -91,10 +101,10 @@ def assert_equal(found: tuple[Trace, TrainingState], expected: tuple[Trace, Trai
         assert got == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert state.weights.keys() == state_1.weights.keys()
     for name, weight in state_1.weights.items():
-        torch.testing.assert_close(state.weights[name], weight, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(state.weights[name], weight, atol=atol, rtol=1e-5)
     for name, kept in state_1.optimizer.items():
         for key, tensor in kept.tensors.items():
-            torch.testing.assert_close(state.optimizer[name].tensors[key], tensor, atol=1e-6, rtol=1e-4)
+            torch.testing.assert_close(state.optimizer[name].tensors[key], tensor, atol=atol, rtol=1e-4)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -105,6 +115,33 @@ def test_processes_equal_one_process(layout: str, project: Path, tmp_path: Path)
     """
     expected = trained(tmp_path / "one", project, virtual(LAYOUTS[layout]))
     assert_equal(trained(tmp_path / "many", project, real(LAYOUTS[layout])), expected)
+
+
+@pytest.mark.parametrize("layout", EXPERTS)
+def test_experts_elsewhere_by_every_product(layout: str, project: Path, tmp_path: Path) -> None:
+    """Fused, and quantised with MXFP8 tokens and BF16 results on the wire (RC2-7.7): as in one process.
+
+    The MXFP8 weight gradients have scales over neighbouring rows, and which rows those are depends on the layout:
+    equality is one of a BF16 backward, up to sums that a format rounds the other way.
+    """
+    short = EXPERTS[layout] | {"steps": 2, "mtp.num_modules": 0}
+    expected = trained(tmp_path / "one", project, virtual(short))
+    assert_equal(trained(tmp_path / "many", project, real(short)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("layout", HALF)
+def test_bfloat16_over_processes(layout: str, project: Path, tmp_path: Path) -> None:
+    """Losses agree to bfloat16's rounding, and the weights move the same way from the same start."""
+    half = HALF[layout] | {"numerics.compute": "bfloat16", "mtp.num_modules": 0}
+    (one, state_1), (many, state) = (
+        trained(tmp_path / name, project, kind(half)) for name, kind in (("one", virtual), ("many", real))
+    )
+    for step, values in one.metrics.items():
+        assert many.metrics[step]["lm_loss"] == pytest.approx(values["lm_loss"], rel=2e-3)
+        assert many.metrics[step]["grad_norm"] == pytest.approx(values["grad_norm"], rel=3e-2)
+    start = load_checkpoint(Path(last_checkpoint(one, 2))).weights
+    moved = [torch.cat([(s.weights[n] - w).flatten() for n, w in start.items()]) for s in (state_1, state)]
+    assert torch.nn.functional.cosine_similarity(*moved, dim=0) > 0.98
 
 
 @pytest.mark.slow
@@ -185,10 +222,6 @@ def test_both_meshes() -> None:
         ({"parallel.ep_size": 2}, "parallel.ep_size spreads experts over processes"),
         ({**real({}), "parallel.ep_size": 3}, "parallel.ep_size 3 does not divide both"),
         ({**real({}), "moe.router_jitter": 0.1}, "moe.router_jitter .* not with parallel.processes"),
-        (
-            {**real({}), "parallel.ep_size": 2, "numerics.experts.products": "kernels"},
-            "parallel.ep_size needs numerics.experts.products torch",
-        ),
         (
             {**real({}), "parallel.cp_size": 2, "mtp.num_modules": 1, "mtp.teacher": "main_head"},
             "mtp.teacher main_head looks ahead",

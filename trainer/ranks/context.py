@@ -49,15 +49,16 @@ class ContextTables(AttentionTables):
         return x_BS[:, self.columns_P]
 
     def attend(self, qkv_BSAC: Tensor, mask_NTS: Tensor | None) -> Tensor:
+        """Keys and values travel in the model's precision; scores and sums are float32."""
         heads, kv_heads = self.num_heads, self.num_kv_heads
         num_sequences, num_own, _, width = qkv_BSAC.shape
         turned = turn(qkv_BSAC[:, :, : heads + kv_heads], self.rotation_S1C)
-        q_NTC = self.query_rows(turned[:, :, :heads])
+        q_NTC = self.query_rows(turned[:, :, :heads]).float()
         own = torch.cat([turned[:, :, heads:], qkv_BSAC[:, :, heads + kv_heads :]], dim=2)
         every = gathered(own.transpose(0, 1).contiguous(), self.group)[self.place_S]
-        keys, values = every.permute(1, 2, 0, 3).chunk(2, dim=1)
+        keys, values = every.float().permute(1, 2, 0, 3).chunk(2, dim=1)
         k_NSC, v_NSC = (x.reshape(-1, len(self.place_S), width) for x in (keys, values))
         mask = self.mask_TS if mask_NTS is None else mask_NTS
         probs_NTS = torch.baddbmm(mask, q_NTC, k_NSC.transpose(1, 2), alpha=self.scale).softmax(dim=-1)
         out = torch.bmm(probs_NTS, v_NSC).view(num_sequences, kv_heads, heads // kv_heads, num_own, width)
-        return out.permute(0, 3, 1, 2, 4).reshape(num_sequences, num_own, heads * width)
+        return out.permute(0, 3, 1, 2, 4).reshape(num_sequences, num_own, heads * width).to(qkv_BSAC.dtype)

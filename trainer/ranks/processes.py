@@ -194,7 +194,7 @@ class ProcessRanks(Ranks):
 
         def function(own: Mapping[str, Tensor], x_TD: Tensor) -> Tensor:
             gate, up, down = (own[f"{prefix}experts.{name}"].to(x_TD.dtype) for name in ("gate", "up", "down"))
-            return dispatched_experts(x_TD, routing, gate, up, down, self._peers)
+            return dispatched_experts(x_TD, routing, (gate, up, down), config.numerics.experts, self._peers)
 
         out_TD: Tensor = self._held().run(prefix + _EXPERTS[1:], function, {}, x_TD)
         return out_TD
