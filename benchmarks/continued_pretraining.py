@@ -1,36 +1,43 @@
 """Continued pretraining in phases: loss on a held-out codebase over tokens, one JSON object as the last line (RC2-3.1).
 
-The recipe `trainer.recipes.continued_pretraining`: a main length, a long context, a brief SFT on coding tasks. The
-training reads the standard library; the tasks are short functions of it (signature -> body); the held-out codebase is
-Lathe's own trainer and kernels. `--steps` scales the phases; `--figure FILE` draws the curve.
+The recipe `trainer.recipes.continued_pretraining`: a main length (64 tokens), a long context (512), a brief SFT on
+coding tasks (templates). The training reads the standard library; the held-out codebase is Lathe's own trainer and
+kernels, the held-out tasks are others of the same templates. `--steps` scales the phases; `--figure FILE` draws them.
 
     table        phase, steps, tokens so far, held-out loss (nats per byte) at the end of each phase
+    by_position  held-out loss of positions by bucket, in rows of 512, at the end of each phase
+    tasks_right  held-out tasks that are answered exactly right greedily, at the end of each phase, Wilson's interval
     r_squared    of a straight line through loss against log tokens over the second half of the main phase (RC2-3.2)
+    residual     the largest distance of a point from that line, in nats
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import itertools
 import json
 import sys
-import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from trainer.held_out import Point, held_out_curve
+from benchmarks.coding_tasks import Task, coding_tasks, share, write_examples
+from trainer.config import TrainConfig
+from trainer.held_out import Point, held_out_curve, loss_by_position
+from trainer.recipe import Recipe
 from trainer.recipes.continued_pretraining import recipe
 from trainer.session import keep_freed_memory, make_deterministic
+from trainer.tiny_sft import answered
 
 _ROOT = Path(__file__).parents[1]
-_PHASES = {"main": 1.0, "long": 1 / 6, "sft": 1 / 15}  # steps, by those of the main phase
-_LONGEST_TASK = 400  # bytes
+_PHASES = {"main": 1.0, "long": 1 / 6, "sft": 1 / 6}  # steps, by those of the main phase
+_BUCKETS = (0, 64, 128, 256, 512)  # of positions; the first is what the main phase reads
 
 
 def codebase(size: int) -> NDArray[np.uint8]:
@@ -39,35 +46,43 @@ def codebase(size: int) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(path.read_bytes() for path in files)[:size], dtype=np.uint8)
 
 
-def tasks(count: int) -> Iterator[dict[str, str]]:
-    """Signature and body of short functions of the standard library."""
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
-        lines = path.read_text(errors="replace").splitlines(keepends=True)
-        for node in ast.parse("".join(lines)).body:
-            if isinstance(node, ast.FunctionDef) and node.end_lineno and count:
-                first = node.body[0].lineno - 1
-                task = {
-                    "prompt": "".join(lines[node.lineno - 1 : first]),
-                    "answer": "".join(lines[first : node.end_lineno]),
-                }
-                if task["prompt"] and sum(len(text.encode()) for text in task.values()) < _LONGEST_TASK:
-                    count -= 1
-                    yield task
+class PhaseEnds:
+    """What is measured at the end of each phase beside the curve."""
+
+    def __init__(self, text: NDArray[np.uint8], tasks: Sequence[Task]) -> None:
+        self._text, self._tasks = text, tasks
+        self.by_position: dict[str, dict[str, float]] = {}
+        self.tasks_right: dict[str, dict[str, float]] = {}
+
+    def __call__(self, phase: str, config: TrainConfig, weights: Mapping[str, Tensor]) -> None:
+        loss_S = loss_by_position(config, weights, self._text, _BUCKETS[-1])
+        pairs = itertools.pairwise(_BUCKETS)
+        self.by_position[phase] = {f"{begin} to {end}": float(loss_S[begin:end].mean()) for begin, end in pairs}
+        met = [answered(config, weights, t.prompt.encode(), t.answer.encode()) for t in self._tasks]
+        self.tasks_right[phase] = share(sum(each.is_greedy for each in met), len(met))
 
 
-def curve(steps: int, every: int, folder: Path) -> list[Point]:
-    examples = folder / "tasks.jsonl"
-    examples.write_text("".join(json.dumps(task) + "\n" for task in tasks(300)))
-    scaled = {f"stages.{name}.steps": max(1, round(steps * share)) for name, share in _PHASES.items()}
-    phases = recipe().with_overrides({**scaled, "stages.sft.data.examples": str(examples)})
-    return [*held_out_curve(phases, codebase(16_000), every=every, seq_len=64, clock=time.perf_counter)]
+def scaled_recipe(steps: int, examples: Path) -> Recipe:
+    """The three phases with so many steps in the first, and the others in proportion."""
+    scaled = {f"stages.{name}.steps": max(1, round(steps * part)) for name, part in _PHASES.items()}
+    return recipe().with_overrides({**scaled, "stages.sft.data.examples": str(examples)})
 
 
-def straightness(points: Sequence[Point]) -> float:
-    """R squared of loss against log tokens over the second half of the main phase."""
+def curve(steps: int, every: int, folder: Path) -> tuple[list[Point], PhaseEnds]:
+    learned, held_out = coding_tasks(1)
+    phases, text = scaled_recipe(steps, write_examples(learned, folder / "tasks.jsonl")), codebase(16_000)
+    ends = PhaseEnds(text, held_out)
+    points = held_out_curve(phases, text, every=every, seq_len=64, clock=time.perf_counter, at_end=ends)
+    return [*points], ends
+
+
+def straightness(points: Sequence[Point]) -> tuple[float, float]:
+    """R squared of a line through loss against log tokens over the second half of the main phase; largest residual."""
     main = [point for point in points if point.stage == "main" and point.tokens]
     half = [point for point in main if point.tokens >= main[-1].tokens / 2]
-    return float(np.corrcoef(np.log([p.tokens for p in half]), [p.loss for p in half])[0, 1] ** 2)
+    log_tokens, losses = np.log([p.tokens for p in half]), np.array([p.loss for p in half])
+    residuals = losses - np.polyval(np.polyfit(log_tokens, losses, 1), log_tokens)
+    return 1 - float(residuals.var() / losses.var()), float(np.abs(residuals).max())
 
 
 def table_of(points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -99,14 +114,22 @@ def main() -> None:
     make_deterministic(1)
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder:
-        points = curve(options.steps, options.every, Path(folder))
+        points, ends = curve(options.steps, options.every, Path(folder))
     if options.figure:
         draw(points, options.figure)
     table = table_of(points)
     if not options.json:
         for row in table:
             sys.stdout.write("{phase:6} step {step:5} {tokens:9,} tokens  {held_out_loss:.4f}\n".format(**row))
-    found = {"table": table, "r_squared": straightness(points), "curve": [[p.tokens, p.loss] for p in points]}
+    r_squared, residual = straightness(points)
+    found = {
+        "table": table,
+        "by_position": ends.by_position,
+        "tasks_right": ends.tasks_right,
+        "r_squared": r_squared,
+        "residual": residual,
+        "curve": [[p.tokens, p.loss] for p in points],
+    }
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from contracts.events import Scalar
 from trainer.config import TrainConfig
+from trainer.generate import full_logits
 from trainer.model import LanguageModel
 from trainer.parts import Parts
 from trainer.recipe import Recipe, stage_of
@@ -54,10 +56,33 @@ def held_out_loss(config: TrainConfig, weights: Mapping[str, Tensor], text: NDAr
     return total / rows
 
 
+@torch.no_grad()
+def loss_by_position(
+    config: TrainConfig, weights: Mapping[str, Tensor], text: NDArray[np.uint8], seq_len: int
+) -> NDArray[np.float64]:
+    """[seq_len] mean loss of the token behind each position, over windows that follow each other."""
+    rows = (len(text) - 1) // seq_len
+    windows = np.lib.stride_tricks.sliding_window_view(text, seq_len + 1)[::seq_len][:rows].astype(np.int64)
+    total_S = torch.zeros(seq_len, dtype=torch.float64)
+    for tokens_BS in torch.split(torch.from_numpy(windows), 1):
+        logits_BSV = full_logits(config, weights, tokens_BS[:, :-1])
+        total_S += functional.cross_entropy(logits_BSV[0], tokens_BS[0, 1:], reduction="none")
+    return (total_S / rows).numpy()
+
+
 def held_out_curve(
-    recipe: Recipe, text: NDArray[np.uint8], *, every: int, seq_len: int, clock: Callable[[], float]
+    recipe: Recipe,
+    text: NDArray[np.uint8],
+    *,
+    every: int,
+    seq_len: int,
+    clock: Callable[[], float],
+    at_end: Callable[[str, TrainConfig, Mapping[str, Tensor]], None] | None = None,
 ) -> Iterator[Point]:
-    """Train the recipe to its end; a point before the first step, every so many, and at the end of each stage."""
+    """Train the recipe to its end; a point before the first step, every so many, and at the end of each stage.
+
+    `at_end` is told each stage's name, config and last weights, which the next step changes.
+    """
     training, plan, tokens = StagedTraining(recipe, None, clock), recipe.plan(), 0
 
     def measured() -> Point:
@@ -70,5 +95,8 @@ def held_out_curve(
         training.advance()
         data = training.config.data
         tokens += data.batch_size * data.seq_len
-        if training.step % every == 0 or training.ends_stage_early or training.step == plan[-1].last_step:
+        is_end = training.ends_stage_early or training.step == plan[-1].last_step
+        if is_end and at_end:
+            at_end(stage_of(plan, training.step - 1).name, training.config, training.state().weights)
+        if training.step % every == 0 or is_end:
             yield measured()

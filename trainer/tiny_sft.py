@@ -2,21 +2,25 @@
 
 A launch with `data.documents=answers` does it as a run of its own (`trainer.recipes.tiny_sft`); `fine_tune` does the
 same in memory. Prompts and answers are packed as documents; only the tokens of answers are labels.
+
+Shape letters: S positions, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from contracts.events import Scalar
 from trainer.checkpoint import load_checkpoint
 from trainer.config import GROUPS, TrainConfig
 from trainer.corpus import load_examples
+from trainer.generate import full_logits
 from trainer.loader import NOTHING_READ, sequences_of
 from trainer.model import LanguageModel
 from trainer.recipe import Recipe
@@ -71,9 +75,16 @@ def fine_tune(recipe: Recipe, checkpoint: Path, examples: Path, budget: Budget, 
     Equal arguments give equal bits on one thread. Raises UserInputError for examples that cannot be read or do not fit
     `budget.seq_len`, NotFound and UserInputError for the checkpoint.
     """
+    return tuned_from(recipe, load_checkpoint(checkpoint), examples, budget, clock)
+
+
+def tuned_from(
+    recipe: Recipe, state: TrainingState, examples: Path, budget: Budget, clock: Callable[[], float]
+) -> Tuned:
+    """As `fine_tune`, from a state in memory."""
     config = recipe.config.with_overrides(sft_overrides(recipe.config, budget) | {"data.examples": str(examples)})
     corpus = load_examples(examples)
-    state = for_answers(load_checkpoint(checkpoint), sample_space(corpus, config.data))
+    state = for_answers(state, sample_space(corpus, config.data))
     training = Training(Recipe(config=config, parts=recipe.parts), corpus, state, clock)
     losses = [training.advance().values["lm_loss"] for _ in range(training.step, config.steps)]
     return Tuned(state=training.state(), losses=tuple(losses))
@@ -82,6 +93,24 @@ def fine_tune(recipe: Recipe, checkpoint: Path, examples: Path, budget: Budget, 
 def for_answers(state: TrainingState, space: str) -> TrainingState:
     """The state itself if it was trained on these answers, else its weights alone: a start at step 0."""
     return state if state.loader.sample_space == space else replace(state, step=0, optimizer={}, loader=NOTHING_READ)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """`probability` that a sampled answer is this one to its end; `is_greedy`: it is what greedy decoding gives."""
+
+    probability: float
+    is_greedy: bool
+
+
+def answered(config: TrainConfig, weights: Mapping[str, Tensor], prompt: bytes, answer: bytes) -> Answered:
+    """How a model of bytes meets one task: does it write exactly this answer, and the end behind it?"""
+    tokens_S = torch.tensor([*prompt, *answer, 0])
+    logits_SV = full_logits(config, weights, tokens_S[None, :-1])[0, len(prompt) - 1 :]
+    wanted_S = tokens_S[len(prompt) :]
+    log_probs_S = logits_SV.log_softmax(dim=-1).gather(1, wanted_S.unsqueeze(1))
+    is_greedy = bool((logits_SV.argmax(dim=-1) == wanted_S).all())
+    return Answered(probability=float(log_probs_S.sum().exp()), is_greedy=is_greedy)
 
 
 @torch.no_grad()

@@ -6,12 +6,12 @@ import importlib.util
 import json
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from benchmarks import continued_pretraining, gpu_trainer
+from benchmarks import gpu_trainer
+from benchmarks.coding_tasks import Task, coding_tasks
 from benchmarks.trainer_parts import dense, muon, peer
 from benchmarks.trainer_parts.shapes import SHAPES, Shape, shapes_of
 from contracts.errors import EnvironmentFault, UserInputError
@@ -64,8 +64,11 @@ def test_the_gpu_s_model_equals_its_references() -> None:
     assert size.flops() == 6 * size.tokens * size.width * size.vocabulary
 
 
-def test_coding_tasks_are_short_functions() -> None:
-    found = [*islice(continued_pretraining.tasks(20), 20)]
-    assert len(found) == 20
-    assert all(task["prompt"].startswith(("def ", "async ")) for task in found)
-    assert all(task["answer"].strip() for task in found)
+def test_coding_tasks_have_one_right_answer() -> None:
+    """Those that are held out are others of the same families, and every body is one of Python."""
+    learned, held_out = coding_tasks(3)
+    assert not {task.prompt for task in learned} & {task.prompt for task in held_out}
+    assert len(learned) == 3 * len(held_out) == 360
+    assert Task(prompt="def mod_7(n):\n", answer="    return n % 7\n") in [*learned, *held_out]
+    for task in [*learned, *held_out]:
+        compile(task.prompt + task.answer, "task", "exec")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from small_training import small_config
+from torch import Tensor
 
 import trainer
-from trainer.held_out import held_out_curve, held_out_loss
+from trainer.config import TrainConfig
+from trainer.held_out import held_out_curve, held_out_loss, loss_by_position
 from trainer.plan import plan_lines
 from trainer.recipes.continued_pretraining import recipe
 from trainer.weights import initial_weights
@@ -29,7 +32,14 @@ def test_phases_lower_the_loss_on_a_held_out_codebase(tmp_path: Path) -> None:
     tasks = [{"prompt": f"def add_{n}(x):\n", "answer": f"    return x + {n}\n"} for n in range(40)]
     examples.write_text("".join(json.dumps(task) + "\n" for task in tasks))
     phases = recipe().with_overrides(TINY | {"stages.sft.data.examples": str(examples)})
-    points = [*held_out_curve(phases, TEXT, every=20, seq_len=64, clock=itertools.count().__next__)]
+    ends: dict[str, float] = {}
+
+    def at_end(phase: str, config: TrainConfig, weights: Mapping[str, Tensor]) -> None:
+        ends[phase] = held_out_loss(config, weights, TEXT, 64)
+
+    clock = itertools.count().__next__
+    points = [*held_out_curve(phases, TEXT, every=20, seq_len=64, clock=clock, at_end=at_end)]
+    assert ends == {point.stage: point.loss for point in points}
     assert [(point.stage, point.step) for point in points] == [
         ("main", 0), ("main", 20), ("main", 40), ("main", 60), ("long", 68), ("sft", 76),
     ]  # fmt: skip
@@ -51,3 +61,6 @@ def test_held_out_loss_is_a_mean_over_tokens() -> None:
     assert abs(whole - sum(halves) / 2) < 1e-6
     other = config.with_overrides({"data.seq_len": 32, "parallel.dp_size": 4})
     assert held_out_loss(other, weights, TEXT[:641], 16) == whole
+    by_position = loss_by_position(config, weights, TEXT[:641], 16)
+    assert by_position.shape == (16,)
+    assert abs(by_position.mean() - whole) < 1e-5

@@ -15,7 +15,7 @@ from contracts.events import CheckpointSaved, Scalar
 from trainer import Parts, TrainConfig
 from trainer.checkpoint import load_checkpoint
 from trainer.exchange import main
-from trainer.generate import full_logits
+from trainer.generate import Sampling, full_logits, generate
 from trainer.hugging_face import export_model, import_model
 from trainer.model import LanguageModel
 from trainer.safetensors_file import read_tensors, write_tensors
@@ -62,7 +62,7 @@ def test_import_gives_back_the_exported_bits(family: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("family", FAMILY)
 def test_transformers_computes_the_same_logits(family: str, tmp_path: Path) -> None:
-    """Logits to 1e-5 in float32 and KL <= 1e-9 after a reload by transformers; back again from its own export."""
+    """Logits to 1e-5 in float32, KL <= 1e-9 and equal text after a reload by transformers; back from its own export."""
     transformers = pytest.importorskip("transformers")
     config = config_of(family)
     weights = lively(config)
@@ -74,6 +74,10 @@ def test_transformers_computes_the_same_logits(family: str, tmp_path: Path) -> N
     assert (ours - theirs).abs().max() < 1e-5
     ours_log, theirs_log = ours.double().log_softmax(dim=-1), theirs.double().log_softmax(dim=-1)
     assert (ours_log.exp() * (ours_log - theirs_log)).sum(dim=-1).max() <= 1e-9
+    prompts, new = tokens()[:, :6], 12
+    with torch.no_grad():
+        text = loaded.generate(prompts, max_new_tokens=new, min_new_tokens=new, do_sample=False)
+    assert torch.equal(text, generate(config, weights, prompts, new, Sampling(), torch.Generator()))
     loaded.save_pretrained(tmp_path / "theirs")
     back = import_model(tmp_path / "theirs")
     assert all(equal_bits(back.weights[name], weights[name]) for name in weights)

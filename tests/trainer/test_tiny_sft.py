@@ -8,15 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from small_training import Trainings, equal_bits, small_config
 
 from contracts.events import CheckpointSaved, SegmentStarted
 from trainer import Parts, Recipe
 from trainer.checkpoint import load_checkpoint
 from trainer.corpus import load_examples
+from trainer.generate import Sampling, full_logits, generate
 from trainer.loader import Loader
 from trainer.recipes.tiny_sft import recipe as tiny_sft_recipe
-from trainer.tiny_sft import Budget, answer_loss, fine_tune, sft_overrides
+from trainer.tiny_sft import Budget, answer_loss, answered, fine_tune, sft_overrides
 
 EXAMPLES = Path(__file__).parent / "examples"
 BUDGET = Budget(steps=40, batch_size=4, seq_len=24, lr_scale=1.0)
@@ -107,3 +109,16 @@ def test_the_recipe_takes_its_file_as_an_override(trainings: Trainings) -> None:
     )
     _, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
+
+
+def test_an_answer_is_right_when_greedy_decoding_writes_it(checkpoint: Path) -> None:
+    """And its probability is the product of those of its bytes and its end; any other answer is wrong."""
+    config, weights = small_config(), load_checkpoint(checkpoint).weights
+    prompt = b"12+3="
+    greedy = generate(config, weights, torch.tensor([[*prompt]]), 4, Sampling(), torch.Generator())[0, 5:].tolist()
+    for answer in (bytes(greedy), b"15"):
+        logits = full_logits(config, weights, torch.tensor([[*prompt, *answer]]))[0, 4:].log_softmax(dim=-1)
+        wanted = [*answer, 0]
+        found = answered(config, weights, prompt, answer)
+        assert found.probability == pytest.approx(float(logits[range(len(wanted)), wanted].sum().exp()), rel=1e-5)
+        assert found.is_greedy == (logits.argmax(dim=-1).tolist() == wanted)

@@ -32,7 +32,7 @@ def recipe() -> Recipe:
             ),
             Stage(
                 name="sft",
-                steps=40,
+                steps=100,
                 optimizer="reset",
                 changes={
                     "model.rope_base": 100_000.0,
@@ -40,8 +40,8 @@ def recipe() -> Recipe:
                     "data.seq_len": 512,
                     "data.batch_size": 1,
                     "schedule.kind": "linear",
-                    "schedule.warmup_steps": 4,
-                    "schedule.decay_steps": 40,
+                    "schedule.warmup_steps": 10,
+                    "schedule.decay_steps": 100,
                     **{f"optim.{group}.lr": 1e-3 for group in ("embedding", "head", "norm", "attention", "experts")},
                 },
                 about="coding tasks",
