@@ -14,7 +14,7 @@ from context_store.database import Database, any_of
 from context_store.git_log import RawCommit, RawHunk
 from context_store.models import CommitRow, HunkRow
 from context_store.records import Commit, Hunk
-from context_store.redaction import redact, redact_code
+from context_store.redaction import redact, redact_author, redact_source
 from context_store.symbols import Definition, definitions, touched
 from contracts.errors import RepositoryError
 
@@ -68,7 +68,7 @@ class Code:
     def commits(self, project_id: str, after: str | None, upto: str) -> list[Commit]:
         """Ancestors of `upto` (itself too) that are not ancestors of `after` (nor itself), parents first.
 
-        Raises RepositoryError when one of the two is not stored.
+        Raises RepositoryError when one of the two is neither stored nor a parent of what is.
         """
         with self._database.begin() as connection:
             rows = connection.execute(_COMMIT.where(CommitRow.project_id == project_id)).all()
@@ -110,17 +110,28 @@ class Code:
         git_log.add_what_merges_changed(repository, batch)
         files = _definitions(repository, batch, environment)
         hunks = [row for commit in batch for row in _hunk_rows(project_id, commit, files)]
-        newest = sa.select(sa.func.coalesce(sa.func.max(CommitRow.ordinal), 0))
         with self._database.begin() as connection:
-            lock = sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"code:{project_id}", 0))
-            connection.execute(sa.select(lock))
-            first = connection.execute(newest.where(CommitRow.project_id == project_id)).scalar_one() + 1
-            commits = [_commit_row(project_id, commit, first + i) for i, commit in enumerate(batch)]
-            insert_commits = insert(CommitRow).on_conflict_do_nothing(index_elements=["project_id", "hash"])
-            connection.execute(insert_commits, commits)
-            if hunks:
-                connection.execute(insert(HunkRow).on_conflict_do_nothing(), hunks)
+            _put(connection, project_id, batch, hunks)
         return len(batch)
+
+
+def put_patch(connection: sa.Connection, project_id: str, commit: RawCommit) -> None:
+    """Uncommitted changes that another machine sent; which Python names they touch is not known. Idempotent by hash."""
+    _put(connection, project_id, [commit], _hunk_rows(project_id, commit, {}))
+
+
+def _put(
+    connection: sa.Connection, project_id: str, batch: Sequence[RawCommit], hunks: Sequence[dict[str, Any]]
+) -> None:
+    newest = sa.select(sa.func.coalesce(sa.func.max(CommitRow.ordinal), 0))
+    lock = sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"code:{project_id}", 0))
+    connection.execute(sa.select(lock))
+    first = connection.execute(newest.where(CommitRow.project_id == project_id)).scalar_one() + 1
+    commits = [_commit_row(project_id, commit, first + i) for i, commit in enumerate(batch)]
+    insert_commits = insert(CommitRow).on_conflict_do_nothing(index_elements=["project_id", "hash"])
+    connection.execute(insert_commits, commits)
+    if hunks:
+        connection.execute(insert(HunkRow).on_conflict_do_nothing(), hunks)
 
 
 def diff_of_commit(connection: sa.Connection, project_id: str | None, commit: str) -> str:
@@ -147,8 +158,8 @@ _HUNK = sa.select(*(c for c in HunkRow.__table__.columns if c.key not in ("proje
 
 
 def _history(project_id: str, known: dict[str, Commit], tip: str) -> set[str]:
-    """`tip` and all its stored ancestors."""
-    if tip not in known:
+    """`tip` and all its stored ancestors; none of a commit that is only known as a parent."""
+    if tip not in known and not any(tip in commit.parents for commit in known.values()):
         raise _lacks(project_id, tip)
     seen: set[str] = set()
     waiting = [tip]
@@ -172,7 +183,7 @@ def _commit_row(project_id: str, commit: RawCommit, ordinal: int) -> dict[str, A
         "project_id": project_id,
         "hash": commit.hash,
         "parents": commit.parents,
-        "author": redact_code(commit.author),
+        "author": redact_author(commit.author),
         "committed_at": commit.committed_at,
         "subject": redact(commit.subject),
         "ordinal": ordinal,
@@ -185,14 +196,14 @@ def _hunk_rows(project_id: str, commit: RawCommit, files: dict[str, tuple[Defini
             "project_id": project_id,
             "commit": commit.hash,
             "ordinal": ordinal,
-            "path": redact_code(hunk.path),
-            "old_path": redact_code(hunk.old_path),
+            "path": redact_source(hunk.path),
+            "old_path": redact_source(hunk.old_path),
             "old_start": hunk.old_start,
             "old_lines": hunk.old_lines,
             "new_start": hunk.new_start,
             "new_lines": hunk.new_lines,
             "symbols": _symbols(commit, hunk, files),
-            "text": redact_code(hunk.text),
+            "text": redact_source(hunk.text),
         }
         for ordinal, hunk in enumerate(commit.hunks)
     ]

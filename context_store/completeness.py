@@ -44,6 +44,9 @@ class _Kind:
 _OF_RUNS = "SELECT count(*) FROM {table} t JOIN run r ON r.id = t.run_id WHERE {mine}"
 _TRAIN = "the training logs it: clients/lathe_log, or import its log with `lathe ingest`"
 _DATA = "bring a catalogue of pipelines, subsets and documents: `lathe data load FILE`"
+_SCORE = "`lathe evals import LOG --run RUN --step N`"
+_OF_A_MIXTURE = "t.kind = 'data' AND starts_with(coalesce(search_field(t.detail, 'key'), ''), 'data.mixture.')"
+_SCORED_AFTER = "EXISTS (SELECT FROM score s WHERE s.run_id = t.run_id AND s.step >= t.step)"
 _CASE = "`lathe detect RUN` and `lathe diagnose RUN` store it"
 
 
@@ -58,8 +61,8 @@ def _of_projects(table: str, what: str, remedy: str) -> _Kind:
 
 
 def _of_cases(table: str, what: str, remedy: str = _CASE, where: str = "TRUE") -> _Kind:
-    query = f"""SELECT count(*) FROM {table} t JOIN investigation i ON i.id = t.investigation_id
-        JOIN run r ON r.id = i.run_id WHERE {{mine}} AND {where}"""  # noqa: S608 - constants only
+    query = f"""SELECT count(*) FROM {table} t JOIN investigation r ON r.id = t.investigation_id
+        WHERE {{mine}} AND {where}"""  # noqa: S608 - constants only
     return _Kind(what=what, query=query, remedy=remedy)
 
 
@@ -71,6 +74,9 @@ def _of_all(table: str, what: str, remedy: str, where: str = "TRUE") -> _Kind:
 _KINDS: dict[str, _Kind] = {
     "series": _of_runs("series", "measured quantities", _TRAIN),
     "layer series": _of_runs("series", "quantities by layer", _TRAIN, "t.layer IS NOT NULL"),
+    "layer losses": _of_runs(
+        "series", "losses by layer", _TRAIN, "t.layer IS NOT NULL AND t.statistic ~ '(^|_)loss$'"
+    ),
     "gradient norms": _of_runs(
         "series", "gradient norms by module", _TRAIN, "t.statistic = 'grad_norm' AND t.module <> ''"
     ),
@@ -79,6 +85,12 @@ _KINDS: dict[str, _Kind] = {
     "effective config": _of_runs("config_value", "values really used", _TRAIN, "t.source = 'effective'"),
     "config changes": _of_runs("timeline_event", "hyperparameter changes", _TRAIN, "t.kind = 'config'"),
     "mixtures": _of_runs("config_value", "mixture weights", _TRAIN, "starts_with(t.key, 'data.mixture.')"),
+    "mixture changes": _of_runs("timeline_event", "mixture weights that were changed", _TRAIN, _OF_A_MIXTURE),
+    "data changes": _of_runs("timeline_event", "revisions of the data, mixtures too", _TRAIN, "t.kind = 'data'"),
+    "evaluated data changes": _of_runs(
+        "timeline_event", "revisions of the data with a score of the run after them", _SCORE,
+        f"t.kind = 'data' AND {_SCORED_AFTER}",
+    ),
     "data order": _of_runs("data_read", "identity of the samples read", _TRAIN),
     "environment": _of_runs("segment", "segments with their environment", _TRAIN, "t.environment <> '{}'"),
     "environment changes": _of_runs(
@@ -91,8 +103,11 @@ _KINDS: dict[str, _Kind] = {
     "hunks": _of_projects("hunk", "changes of code", "the project's repository is read at each training"),
     "hunk links": _of_projects("hunk_field", "fields that changes of code read", "`lathe code link PROJECT`"),
     "scores": _of_projects("score", "scores with lineage", "`lathe ingest` a log of lm-eval or inspect"),
+    "checkpoint scores": _of_projects(
+        "(SELECT project_id FROM score WHERE step IS NOT NULL)", "scores of intermediate checkpoints", _SCORE
+    ),
     "raw outputs": _of_projects(
-        "(SELECT project_id FROM score WHERE raw <> '')", "scores whose single outputs are kept",
+        "(SELECT project_id FROM score WHERE raw <> '')", "output samples: scores whose single outputs are kept",
         "import the log together with its samples",
     ),
     "pipelines": _of_all("pipeline", "data pipelines", _DATA),
@@ -102,11 +117,12 @@ _KINDS: dict[str, _Kind] = {
     "benchmarks": _of_all("benchmark", "registered benchmarks", "`lathe data register NAME FILE`"),
     "decontamination": _of_all("decontamination", "corpora compared with a benchmark", "`lathe data decontaminate`"),
     "anomalies": _of_runs("anomaly", "findings", _CASE),
-    "investigations": _of_runs("investigation", "cases", _CASE),
+    "investigations": _of_projects("investigation", "cases", _CASE),
     "verdicts": _of_cases("verdict", "verdicts"),
     "diagnostics": _of_cases("diagnostic", "re-runs"),
     "exclusions": _of_cases("suspect", "causes ruled out", where="t.status = 'refuted'"),
     "negative results": _of_projects("negative_result", "what did not hold", "`lathe negatives add`"),
+    "case work": _of_cases("case_work", "what loops asked and measured", "start a case of another loop than debug"),
     "proposals": _of_cases("proposal", "proposals"),
     "decisions": _of_all("approval", "approvals", "`lathe proposals approve`"),
     "ledger": _of_all("ledger_entry", "who did what on which evidence", "every loop writes it"),

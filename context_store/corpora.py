@@ -1,43 +1,66 @@
-"""Reads the documents of a corpus: a file or folder of plain text (one document a file), JSON lines (one a line) or
-Parquet (one a row); text and JSON lines also gzipped."""
+"""Reads the documents of a corpus: plain text (one document a file), JSON lines (one a line), Parquet and saved
+datasets (one a row), WARC (one a page). How they are packed is for `Archives` to say."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol
 
 from context_store.overlaps import text_of
-from contracts.errors import NotFound
+from context_store.records import Unread
+from contracts.errors import LatheError, NotFound
 
+KINDS = "text, JSON lines, Parquet, WARC or saved datasets"
 MAX_BAD = 20
 _LINES = {".jsonl", ".ndjson"}
 _TEXT = {".txt", ".md", ".rst", ".html", ".tex", ".py", ".csv", ".tsv", ""}
 
 
+class Archives(Protocol):
+    """How files lie in a folder. `trainer.archives` is one: then what a training reads is what is searched.
+
+    Damaged files raise a LatheError when they are read, as does a format whose library is not installed.
+    """
+
+    def paths(self, folder: Path) -> Iterator[Path]:
+        """Files and saved datasets, in an order that stays."""
+
+    def kind_of(self, path: Path) -> str:
+        """`dataset`, or the suffix below the packing."""
+
+    def opened(self, path: Path) -> BinaryIO:
+        """Unpacked."""
+
+    def of_warc(self, path: Path) -> Iterator[bytes]:
+        """The text of each page."""
+
+    def of_dataset(self, folder: Path, fields: Sequence[str] = ()) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+        """(split, row, record)."""
+
+
 @dataclass(kw_only=True)
 class Corpus:
-    """Its documents, read as a stream. `sha256` is over the files read so far (unpacked), `unread` names those of other
-    kinds.
+    """Its documents, read as a stream.
 
-    `num_bad`: lines and rows without a document, and files that are broken; `bad` names the first MAX_BAD of them as
-    FILE:LINE: REASON.
+    `sha256` is over what was read so far: unpacked files, of WARC and saved datasets the texts. `unread`: files that
+    are of another kind, or were not read to their end. `num_bad`: lines and rows without a document; `bad` names the
+    first MAX_BAD of them as FILE:LINE: REASON.
     """
 
     path: Path
+    archives: Archives
     text_field: str = ""
-    unread: list[str] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
     num_bad: int = 0
     bad: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.path.exists():
-            raise NotFound(f"{self.path} does not exist", remedy="give a file or folder of text, JSON lines or Parquet")
+            raise NotFound(f"{self.path} does not exist", remedy=f"give a file or folder of {KINDS}")
         self._hash = hashlib.sha256()
 
     @property
@@ -45,63 +68,75 @@ class Corpus:
         return self._hash.hexdigest()
 
     def documents(self) -> Iterator[tuple[str, str]]:
-        """(name, text): PATH, or PATH:LINE of JSON lines and Parquet; what cannot be read is noted in `bad`."""
-        files = [self.path] if self.path.is_file() else sorted(each for each in self.path.rglob("*") if each.is_file())
-        for file in files:
-            name = file.name if self.path.is_file() else str(file.relative_to(self.path))
+        """(name, text): PATH, or PATH:LINE of what has several; what cannot be read is noted."""
+        for path in [self.path] if self.path.is_file() else self.archives.paths(self.path):
+            name = path.name if path == self.path else str(path.relative_to(self.path))
             try:
-                yield from self._documents(file, name)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                self._note(f"{name}: {error}")
+                yield from self._documents(path, name)
+            except (LatheError, OSError) as error:
+                self.unread.append(Unread(file=name, reason=_told(error, path)))
 
-    def _documents(self, file: Path, name: str) -> Iterator[tuple[str, str]]:
-        packed = file.suffix.lower() == ".gz"
-        kind = Path(file.stem if packed else file.name).suffix.lower()
+    def _documents(self, path: Path, name: str) -> Iterator[tuple[str, str]]:
+        kind = self.archives.kind_of(path)
         if kind in _LINES:
-            with _opened(file, packed) as lines:
-                yield from self._lines(lines, name)
+            yield from self._lines(path, name)
         elif kind in _TEXT:
-            with _opened(file, packed) as whole:
+            with self.archives.opened(path) as whole:
                 content = whole.read()
             self._hash.update(content)
             yield name, content.decode("utf-8", "replace")
-        elif kind == ".parquet" and not packed:
-            yield from self._rows(file, name)
+        elif kind == ".parquet":
+            yield from self._parquet(path, name)
+        elif kind == "dataset":
+            yield from self._dataset(path, name)
+        elif kind == ".warc":
+            for number, page in enumerate(self.archives.of_warc(path), start=1):
+                self._hash.update(page)
+                yield f"{name}:{number}", page.decode("utf-8", "replace")
         else:
-            self.unread.append(name)
+            self.unread.append(Unread(file=name, reason=f"no text is read from {kind} files"))
 
-    def _lines(self, lines: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-        for number, line in enumerate(lines, start=1):
-            self._hash.update(line)
-            if not line.strip():
-                continue
-            try:
-                text = self._text(json.loads(line))
-            except (ValueError, RecursionError) as error:
-                self._note(f"{name}:{number}: {error}")
-            else:
-                yield f"{name}:{number}", text
+    def _lines(self, path: Path, name: str) -> Iterator[tuple[str, str]]:
+        with self.archives.opened(path) as lines:
+            for number, line in enumerate(lines, start=1):
+                self._hash.update(line)
+                if not line.strip():
+                    continue
+                try:
+                    text = self._text(json.loads(line))
+                except (ValueError, RecursionError) as error:
+                    self._note(f"{name}:{number}: {error}")
+                else:
+                    yield f"{name}:{number}", text
 
-    def _rows(self, file: Path, name: str) -> Iterator[tuple[str, str]]:
+    def _parquet(self, path: Path, name: str) -> Iterator[tuple[str, str]]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
-        with file.open("rb") as content:
+        with path.open("rb") as content:
             while piece := content.read(1 << 20):
                 self._hash.update(piece)
         number = 0
         try:
-            for batch in ParquetFile(file).iter_batches():
+            for batch in ParquetFile(path).iter_batches():
                 for record in batch.to_pylist():
                     number += 1
-                    try:
-                        text = self._text(record)
-                    except ValueError as error:
-                        self._note(f"{name}:{number}: {error}")
-                    else:
-                        yield f"{name}:{number}", text
+                    yield from self._row(f"{name}:{number}", record)
         except (ArrowException, OSError) as error:
-            self._note(f"{name}: {error}")
+            self.unread.append(Unread(file=name, reason=str(error)))
+
+    def _dataset(self, folder: Path, name: str) -> Iterator[tuple[str, str]]:
+        fields = (self.text_field,) if self.text_field else ()
+        for split, row, record in self.archives.of_dataset(folder, fields):
+            for place, text in self._row(":".join(filter(None, (name, split, str(row)))), record):
+                self._hash.update(text.encode("utf-8", "surrogatepass"))
+                yield place, text
+
+    def _row(self, place: str, record: Any) -> Iterator[tuple[str, str]]:
+        try:
+            yield place, self._text(record)
+        except ValueError as error:
+            self._note(f"{place}: {error}")
 
     def _note(self, fault: str) -> None:
         self.num_bad += 1
@@ -121,5 +156,7 @@ class Corpus:
         return str(record[self.text_field])
 
 
-def _opened(file: Path, packed: bool) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(file)) if packed else file.open("rb")
+def _told(error: LatheError | OSError, path: Path) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror or error)
+    return f"{error.message.removeprefix(f'{path}: ')} ({error.remedy})"

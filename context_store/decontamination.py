@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from context_store.canonical import content_hash
-from context_store.corpora import Corpus
+from context_store.corpora import KINDS, Corpus
 from context_store.database import Database
 from context_store.models import BenchmarkItemRow, BenchmarkRow, DecontaminationRow
 from context_store.overlaps import Overlaps, words
-from context_store.records import Benchmark, Decontamination, Leak
+from context_store.records import Benchmark, Decontamination, Leak, Unread
 from context_store.redaction import redact
 from contracts.errors import LogFormatError, NotFound, UserInputError
 
 N = 8
 MAX_LEAKS = 1000
+MAX_UNREAD = 1000
 _ITEMS_A_TIME = 5000
 
 
@@ -36,8 +38,9 @@ class Benchmarks:
         LogFormatError for a line that is no item: a benchmark is whole or it is not registered.
         """
         found = list(items.documents())
-        if items.num_bad:
-            raise LogFormatError(f"benchmark '{benchmark_id}': {items.bad[0]}", remedy="one JSON object a line")
+        if items.num_bad or items.unread:
+            fault = _first_fault(items)
+            raise LogFormatError(f"benchmark '{benchmark_id}': {fault}", remedy="give text files or JSON lines")
         empty = [key for key, text in found if not words(text)]
         if not owner.strip() or not found or empty:
             what = f"item {empty[0]} has no words" if empty else "no items" if owner.strip() else "no owner"
@@ -88,7 +91,7 @@ class Benchmarks:
     ) -> builtins.list[Decontamination]:
         """Read the corpus once against all these benchmarks and store one report each. `tell(documents so far)`.
 
-        Lines that cannot be read are left out; `corpus.bad` names them. Raises NotFound for an unknown benchmark,
+        What cannot be read is left out, and the report says what. Raises NotFound for an unknown benchmark,
         UserInputError for a corpus without documents.
         """
         searches = [_Search(self.get(each), Overlaps(self._items(each), n)) for each in benchmark_ids]
@@ -100,10 +103,8 @@ class Benchmarks:
                 search.read(name, clean)
             tell(num_documents)
         if not num_documents:
-            fault = f": {corpus.bad[0]}" if corpus.bad else ""
-            raise UserInputError(
-                f"{corpus.path} has no documents{fault}", remedy="give text files, JSON lines or Parquet"
-            )
+            fault = f": {_first_fault(corpus)}" if corpus.bad or corpus.unread else ""
+            raise UserInputError(f"{corpus.path} has no documents{fault}", remedy=f"give {KINDS}")
         found = [search.report(corpus, num_documents, owner, self._database.clock()) for search in searches]
         return [self._store(each) for each in found]
 
@@ -125,13 +126,17 @@ class Benchmarks:
 
     def _store(self, found: Decontamination) -> Decontamination:
         """Idempotent by content."""
-        matches = [{name: getattr(leak, name) for name in Leak.__dataclass_fields__} for leak in found.leaks]
-        names = Decontamination.__dataclass_fields__.keys() - {"id", "leaks"}
-        values: dict[str, Any] = {name: getattr(found, name) for name in sorted(names)} | {"matches": matches}
+        names = Decontamination.__dataclass_fields__.keys() - {"id", "leaks", "unread"}
+        values: dict[str, Any] = {name: getattr(found, name) for name in sorted(names)}
+        values |= {"matches": [asdict(leak) for leak in found.leaks], "unread": [asdict(each) for each in found.unread]}
         key = content_hash({name: value for name, value in values.items() if name not in ("at", "owner")})
         with self._database.begin() as connection:
             connection.execute(insert(DecontaminationRow).values(content_key=key, **values).on_conflict_do_nothing())
             return _report(connection.execute(_REPORT.where(DecontaminationRow.content_key == key)).one()._mapping)
+
+
+def _first_fault(corpus: Corpus) -> str:
+    return corpus.bad[0] if corpus.bad else f"{corpus.unread[0].file}: {corpus.unread[0].reason}"
 
 
 def _storable(text: str) -> str:
@@ -174,6 +179,12 @@ class _Search:
             num_leaked_items=len(self._leaked_items),
             num_short_items=self._overlaps.num_short,
             leaks=tuple(self._largest()),
+            num_unread=len(corpus.unread),
+            unread=tuple(
+                Unread(file=redact(each.file), reason=redact(each.reason)) for each in corpus.unread[:MAX_UNREAD]
+            ),
+            num_bad=corpus.num_bad,
+            bad=tuple(_storable(redact(each)) for each in corpus.bad),
             owner=owner,
             at=at,
         )
@@ -188,4 +199,5 @@ _REPORT = sa.select(*(column for column in DecontaminationRow.__table__.columns 
 def _report(row: sa.RowMapping) -> Decontamination:
     values = dict(row)
     leaks = tuple(Leak(**match) for match in values.pop("matches"))
-    return Decontamination(leaks=leaks, **values)
+    unread = tuple(Unread(**each) for each in values.pop("unread"))
+    return Decontamination(leaks=leaks, unread=unread, **values)

@@ -1,7 +1,8 @@
 """Scores with full identity: without lineage they are refused, and only what is comparable is ranked together.
 
 Two scores are comparable when benchmark, metric, protocol, shots, template, stop set, extractor, harness, its version
-and all further settings are equal. A field that neither of them recorded counts as equal, and is named.
+and all further settings are equal. What neither of them recorded is as that version of the harness defines the task,
+so it counts as equal, and is named; without a version nothing defines it, and such a score is comparable with no other.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Evals:
         values |= {"settings": clean(score.settings), "raw": redact(score.raw), "checkpoint": redact(score.checkpoint)}
         values |= {"settings_hash": content_hash(values["settings"]), "identity_key": identity_key(values)}
         key = content_hash({name: value for name, value in values.items() if name not in ("at", "owner")})
+        if score.harness_version is None:
+            values["identity_key"] += f"-{key[:16]}"
         values |= {"content_key": key, "at": score.at or self._database.clock()}
         with self._database.begin() as connection:
             _require_known(connection, score)
@@ -142,7 +145,7 @@ class Evals:
 
 
 def identity_key(fields: Mapping[str, Any]) -> str:
-    """Hash of the IDENTITY fields; equal exactly for scores that may be compared."""
+    """Hash of the IDENTITY fields."""
     return content_hash([clean(fields["settings"]) if name == "settings" else fields[name] for name in IDENTITY])
 
 
@@ -150,15 +153,16 @@ def compare(a: Score, b: Score) -> Comparison:
     """Whether two scores may be compared, why not, and if so their difference b - a with its standard error."""
     differs = tuple(_differing(a, b))
     unknown = tuple(name for name in IDENTITY if getattr(a, name) is None and getattr(b, name) is None)
-    if differs:
+    if differs or "harness_version" in unknown:
         told = "; ".join(_told(a, b, name) for name in differs)
-        reason = f"not comparable: {told}"
+        reason = f"not comparable: {told}" if differs else f"not comparable: {_undefined(a, unknown)}"
         return Comparison(
             comparable=False, reason=reason, differs=differs, unknown=unknown, difference=None, stderr=None
         )
     reason = "same benchmark, protocol and settings"
     if unknown:
-        reason += f" as far as recorded; neither says: {', '.join(unknown)}"
+        version = f"{a.harness} {a.harness_version}"
+        reason += f" as far as recorded; neither says, so it is as {version} defines it: {', '.join(unknown)}"
     stderr = None if a.stderr is None or b.stderr is None else math.hypot(a.stderr, b.stderr)
     difference = b.value - a.value
     return Comparison(comparable=True, reason=reason, differs=(), unknown=unknown, difference=difference, stderr=stderr)
@@ -228,6 +232,12 @@ def _differing(a: Score, b: Score) -> builtins.list[str]:
     names = sorted(a.settings.keys() | b.settings.keys())
     one, other = ({name: content_hash(score.settings.get(name)) for name in names} for score in (a, b))
     return found + [f"settings.{name}" for name in names if one[name] != other[name]]
+
+
+def _undefined(score: Score, unknown: Sequence[str]) -> str:
+    others = [name for name in unknown if name != "harness_version"]
+    told = f", which would define {', '.join(others)}" if others else ""
+    return f"neither says which version of {score.harness} it was{told}"
 
 
 def _told(a: Score, b: Score, name: str) -> str:

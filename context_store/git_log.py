@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -22,10 +23,12 @@ _LOG = [
     "log", "--all", "HEAD", "--topo-order", "--reverse", "--ignore-missing", "--stdin",
     _FORMAT, *_DIFF,
 ]  # fmt: skip
+_ANYBODY = ["-c", "user.name=Lathe", "-c", "user.email=lathe@localhost"]
 WORKTREE = "worktree-"
 Environment = Mapping[str, str]
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 MAX_HUNK_CHARACTERS = 65_536
+_MAX_LINES = 2**31 - 1
 
 
 @dataclass(kw_only=True)
@@ -98,9 +101,12 @@ def read_log(repository: Path, known: Sequence[str]) -> Iterator[RawCommit]:
 def add_what_merges_changed(repository: Path, commits: Sequence[RawCommit]) -> None:
     """Give each merge among them what it did besides what git makes of its parents by itself: the merge made again.
 
-    Git before 2.35 cannot; then merges stay without hunks. (Not by `read_log`: in a reversed log, git 2.39 takes wrong
-    merge bases.)
+    Git before 2.35 (2.38 for more than two parents) cannot; then merges stay without hunks. (Not by `read_log`: in a
+    reversed log, git 2.39 takes wrong merge bases.)
     """
+    for commit in commits:
+        if len(commit.parents) > 2:
+            _add_what_octopus_changed(repository, commit)
     merges = {commit.hash: commit for commit in commits if len(commit.parents) == 2}
     if not merges:
         return
@@ -111,6 +117,31 @@ def add_what_merges_changed(repository: Path, commits: Sequence[RawCommit]) -> N
         merges[found.hash].hunks = found.hunks
 
 
+def _add_what_octopus_changed(repository: Path, commit: RawCommit) -> None:
+    """Its parents are merged one after another, as git did, into temporary objects, and compared with the commit.
+
+    Where git finds conflicts on that way no octopus can have been made by it: then the commit stays without hunks.
+    """
+    with _objects_elsewhere(repository) as environment, suppress(RepositoryError):
+        merged = commit.parents[0]
+        for parent in commit.parents[1:]:
+            tree = _git(repository, "merge-tree", "--write-tree", merged, parent, environment=environment).strip()
+            parents = ("-p", merged, "-p", parent)
+            merged = _git(repository, *_ANYBODY, "commit-tree", tree, *parents, "-m", "", environment=environment)
+            merged = merged.strip()
+        diff = _git(repository, *_OPTIONS, "diff", *_DIFF, merged, commit.hash, environment=environment)
+        commit.hunks = commit_of_patch(commit.hash, merged, diff, commit.committed_at).hunks
+
+
+@contextmanager
+def _objects_elsewhere(repository: Path) -> Iterator[dict[str, str]]:
+    """An environment in which git writes to a temporary folder and still reads the repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        objects = _git(repository, "rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
+        written = {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
+        yield {**os.environ, "GIT_INDEX_FILE": f"{folder}/index", **written}
+
+
 @contextmanager
 def working_tree(repository: Path, at: float) -> Iterator[tuple[RawCommit, Environment] | None]:
     """What is not committed, untracked files too, as one commit on HEAD; None when there is nothing.
@@ -118,14 +149,7 @@ def working_tree(repository: Path, at: float) -> Iterator[tuple[RawCommit, Envir
     Its hash is `worktree-` and the hash of the tree. Its objects lie in a temporary folder: nothing is written to the
     repository, and its contents can be read with the given environment while the context is open. `at`: unix seconds.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        objects = _git(repository, "rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
-        environment = {
-            **os.environ,
-            "GIT_INDEX_FILE": f"{folder}/index",
-            "GIT_OBJECT_DIRECTORY": folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
-        }
+    with _objects_elsewhere(repository) as environment:
         head = _git(repository, "rev-parse", "HEAD").strip()
         _git(repository, "read-tree", "HEAD", environment=environment)
         _git(repository, "add", "-A", environment=environment)
@@ -134,10 +158,17 @@ def working_tree(repository: Path, at: float) -> Iterator[tuple[RawCommit, Envir
             yield None
             return
         diff = _git(repository, *_OPTIONS, "diff", "--cached", *_DIFF, "HEAD", environment=environment)
-        subject = f"uncommitted changes on {head[:12]}"
-        header = f"\x01{WORKTREE}{tree}\x02{head}\x02\x02{at}\x02{subject}\n"
-        (commit,) = _parse(io.BytesIO((header + diff).encode("utf-8", "surrogateescape")))
-        yield commit, environment
+        yield commit_of_patch(f"{WORKTREE}{tree}", head, diff, at), environment
+
+
+def commit_of_patch(version: str, head: str, patch: str, at: float) -> RawCommit:
+    """A diff on `head` as a commit of that name. `at`: unix seconds. Raises ValueError for what git would not write."""
+    header = f"\x01{version}\x02{head}\x02\x02{at}\x02uncommitted changes on {head[:12]}\n"
+    commit, *more = _parse(io.BytesIO((header + patch).encode("utf-8", "surrogateescape")))
+    numbers = [n for each in commit.hunks for n in (each.old_start, each.old_lines, each.new_start, each.new_lines)]
+    if more or max(numbers, default=0) > _MAX_LINES:
+        raise ValueError("no patch of one commit")
+    return commit
 
 
 def read_files(repository: Path, names: Sequence[str], environment: Environment | None = None) -> dict[str, str]:
@@ -223,8 +254,8 @@ def _next_hunk(commit: RawCommit, hunk: RawHunk, match: re.Match[bytes]) -> RawH
 def _body(lines: IO[bytes], hunk: RawHunk) -> Iterator[str]:
     """Exactly the lines the hunk's header announces, whatever they look like."""
     room = MAX_HUNK_CHARACTERS
-    for _ in range(hunk.old_lines + hunk.new_lines):
-        text = next(lines, b"").decode(errors="replace")
+    for line in islice(lines, hunk.old_lines + hunk.new_lines):
+        text = line.decode(errors="replace")
         if room > 0:
             yield text[:room]
         room -= len(text)

@@ -19,7 +19,7 @@ from context_store.evidence import require_stored
 from context_store.lexical import match_words
 from context_store.models import InvestigationRow, NegativeRow, ProposalRow, SearchTextRow
 from context_store.records import EffectSize, NegativeResult, SearchFilter, TextKind
-from context_store.redaction import redact, redact_code, redact_fields, redact_json
+from context_store.redaction import redact, redact_code, redact_fields, redact_json, redact_source
 from context_store.search_filters import conditions_of
 from contracts.errors import NotFound, UserInputError
 
@@ -156,7 +156,7 @@ def hash_of_diff(diff: str) -> str:
     """
     changed: builtins.list[str] = []
     before = ""
-    for line in redact_code(diff).splitlines():
+    for line in redact_source(diff).splitlines():
         if line.startswith("--- "):
             before = line[4:].split("\t")[0].removeprefix("a/")
         elif line.startswith("+++ "):

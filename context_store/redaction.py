@@ -41,7 +41,15 @@ _ASSIGNED = re.compile(
 _OPTION = re.compile(
     rf"(--(?:[\w-]{{0,30}}-)?(?:{_NAMED}|token)(?:=|[\"']?,?\s{{1,8}})[\"']?)(?!\[redacted|-)[^\s\"',]{{4,500}}", re.I
 )
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[A-Za-z]{2,}\b")
+_EMAIL = re.compile(r"(?<![\w.+-])(?P<local>[\w.+-]{1,64})@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.(?P<top>[A-Za-z]{2,})\b")
+# In code `x@w.view` multiplies matrices: an address is what is quoted or in brackets, or ends as most addresses do.
+_QUOTES = {"<": ">", '"': '"', "'": "'", "`": "`"}
+_USUAL_END = re.compile(
+    r"ai|app|at|au|be|biz|br|ca|ch|cloud|cn|co|com|cz|de|dev|dk|edu|es|eu|fi|fr|gov|gr|hk|ie|il|in|info|int|io|ir"
+    r"|jp|kr|me|mil|mx|net|nl|no|nz|org|pl|pt|ro|ru|se|sg|tech|tr|tw|ua|uk|us|xyz|za",
+    re.I,
+)
+_GOES_ON = ("(", "[", "=")  # behind a name of a program, not behind an address
 
 
 def redact_code(text: str) -> str:
@@ -52,6 +60,16 @@ def redact_code(text: str) -> str:
     text = _BEARER.sub(rf"\1{_mark('key')}", text)
     text = _OPTION.sub(rf"\1{_mark('password')}", text)
     return _ASSIGNED.sub(_assigned, text)
+
+
+def redact_source(text: str) -> str:
+    """Changes of code that are read and searched, not applied: as `redact_code`, and without e-mail addresses."""
+    return _EMAIL.sub(_address_in_code, redact_code(text))
+
+
+def redact_author(name: str) -> str:
+    """Of a commit. An address keeps what stands before the @: it says who it was and reaches nobody."""
+    return _EMAIL.sub(rf"\g<local> {_mark('email')}", redact_code(name))
 
 
 def redact(text: str) -> str:
@@ -79,6 +97,13 @@ def _redact_field(key: str, value: Any) -> Any:
     if not _SECRET_FIELD.search(key):
         return redact(value)
     return value if value.startswith("[redacted") else _mark("field")
+
+
+def _address_in_code(match: re.Match[str]) -> str:
+    before, after = match.string[: match.start()][-7:], match.string[match.end() : match.end() + 1]
+    is_enclosed = before == "mailto:" or (after and _QUOTES.get(before[-1:]) == after)
+    is_usual = _USUAL_END.fullmatch(match["top"]) and after not in _GOES_ON and match["local"] != "git"
+    return _mark("email") if is_enclosed or is_usual else match[0]
 
 
 def _assigned(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from context_store.database import Database
 from contracts.errors import DatabaseVersionError, EnvironmentFault
 
-HEAD = "0011"
+HEAD = "0013"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x1A7E
 

@@ -1,4 +1,4 @@
-"""The lines of a stream: those of contracts.events except the first event of a segment, and notes.
+"""The lines of a stream: those of contracts.events except the first event of a segment; notes; uncommitted changes.
 
 A line comes from another process over the network, so its fields are checked here before anything is loaded.
 """
@@ -10,17 +10,30 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from context_store.dictionary import MAX_NAME_CHARACTERS
+from context_store.git_log import WORKTREE
 from contracts.enums import TimelineKind
 from contracts.errors import LogFormatError
 from contracts.events import CheckpointSaved, DataRead, Effective, Event, Finished, Metrics, Scalar
 
 _MAX_STEP = 2**63 - 1
 _WRITABLE_KINDS = frozenset(TimelineKind) - {TimelineKind.APPROVAL, TimelineKind.CHECKPOINT, TimelineKind.RESUME}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """The code a training began with differed from the commit `head`: as `patch` says, and `version` names both."""
+
+    kind: ClassVar[str] = "patch"
+    step: int
+    head: Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
+    version: Annotated[str, Field(pattern=rf"^{WORKTREE}[0-9a-f]{{40,64}}$")]
+    patch: str
+    wall_time: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +49,15 @@ class Note:
 
 
 _KINDS: dict[str, type[Any]] = {
-    each.kind: each for each in (Metrics, Effective, DataRead, CheckpointSaved, Finished, Note)
+    each.kind: each for each in (Metrics, Effective, DataRead, CheckpointSaved, Finished, Note, Patch)
 }
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in _KINDS.items()}
 _FIELDS = {name: {field.name for field in dataclasses.fields(kind)} for name, kind in _KINDS.items()}
 
 
-def parse_lines(data: bytes, *, where: str, offset: int) -> list[Event | Note]:
+def parse_lines(data: bytes, *, where: str, offset: int) -> list[Event | Note | Patch]:
     """All or nothing. Raises LogFormatError naming `where` and the position of the line it cannot take."""
-    found: list[Event | Note] = []
+    found: list[Event | Note | Patch] = []
     for line in data.splitlines(keepends=True):
         try:
             found.append(_parse(line))
@@ -57,7 +70,7 @@ def parse_lines(data: bytes, *, where: str, offset: int) -> list[Event | Note]:
     return found
 
 
-def _parse(line: bytes) -> Event | Note:
+def _parse(line: bytes) -> Event | Note | Patch:
     checksum, _, body = line.removesuffix(b"\n").partition(b" ")
     if not line.endswith(b"\n") or int(checksum, 16) != zlib.crc32(body):
         raise ValueError("torn or damaged line")
@@ -65,12 +78,12 @@ def _parse(line: bytes) -> Event | Note:
     kind = fields.pop("kind")
     if kind not in _ADAPTERS or fields.keys() - _FIELDS[kind]:
         raise ValueError(f"no line of a stream: {kind}, {sorted(fields)}")
-    event: Event | Note = _ADAPTERS[kind].validate_python(fields)
+    event: Event | Note | Patch = _ADAPTERS[kind].validate_python(fields)
     _check(event)
     return event
 
 
-def _check(event: Event | Note) -> None:
+def _check(event: Event | Note | Patch) -> None:
     """What the types let through but no row can hold."""
     if abs(getattr(event, "step", 0)) > _MAX_STEP:
         raise ValueError("the step does not fit 64 bits")
@@ -79,12 +92,18 @@ def _check(event: Event | Note) -> None:
     names = getattr(event, "values", {})
     if any(not 0 < len(name) <= MAX_NAME_CHARACTERS for name in names):
         raise ValueError(f"a name that is empty or has more than {MAX_NAME_CHARACTERS} characters")
-    text = (
-        json.dumps(dataclasses.asdict(event), ensure_ascii=False) if not isinstance(event, Metrics) else "".join(names)
-    )
+    text = _text(event)
     text.encode()  # lone surrogates
-    if "\0" in text or "\\u0000" in text:
+    if "\0" in text or ("\\u0000" in text and not isinstance(event, Patch)):
         raise ValueError("text with a NUL")
+
+
+def _text(event: Event | Note | Patch) -> str:
+    if isinstance(event, Patch):
+        return event.patch
+    if isinstance(event, Metrics):
+        return "".join(event.values)
+    return json.dumps(dataclasses.asdict(event), ensure_ascii=False)
 
 
 def _reason(error: Exception) -> str:

@@ -11,18 +11,20 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from context_store.code import put_patch
 from context_store.database import Database
+from context_store.git_log import commit_of_patch
 from context_store.loader import SegmentLoader
-from context_store.models import SegmentRow, StreamRow
+from context_store.models import RunRow, SegmentRow, StreamRow
 from context_store.points import lock_run
 from context_store.projects import Projects
 from context_store.records import NewRun, NewStream, Project, Stream, TimelineEvent
 from context_store.redaction import redact, redact_fields
 from context_store.runs import Runs
 from context_store.series import seal_run
-from context_store.stream_lines import Note, parse_lines
+from context_store.stream_lines import Note, Patch, parse_lines
 from context_store.timeline import add_events
-from contracts.enums import RunRole
+from contracts.enums import RunRole, TimelineKind
 from contracts.errors import LogFormatError, NotFound, UserInputError
 from contracts.events import Finished, SegmentStarted
 
@@ -91,12 +93,38 @@ class Streams:
     def _load_piece(self, connection: sa.Connection, stream: Stream, offset: int, data: bytes) -> bool:
         where = f"stream {stream.id}"
         lines = parse_lines(data, where=where, offset=offset)
-        events = [line for line in lines if not isinstance(line, Note)]
+        events = [line for line in lines if not isinstance(line, Note | Patch)]
         if stream.rank != 0:  # rank 0 says how the run ended
             events = [event for event in events if not isinstance(event, Finished)]
         self._loader(connection, stream.run_id, stream.segment, stream.id).load(events)
         add_events(connection, [_event(stream, line) for line in lines if isinstance(line, Note)])
+        for line in lines:
+            if isinstance(line, Patch):
+                self._load_patch(connection, stream, line)
         return any(isinstance(event, Finished) for event in events)
+
+    def _load_patch(self, connection: sa.Connection, stream: Stream, line: Patch) -> None:
+        """As a commit on its head, and as an event where the segment begins."""
+        try:
+            commit = commit_of_patch(line.version, line.head, line.patch, line.wall_time)
+        except ValueError as error:
+            raise LogFormatError(
+                f"stream {stream.id}: {error}", remedy="leave this line out and send the rest; nothing was kept"
+            ) from error
+        project_id = connection.execute(sa.select(RunRow.project_id).where(RunRow.id == stream.run_id)).scalar_one()
+        put_patch(connection, project_id, commit)
+        begun = sa.select(SegmentRow.start_step).where(
+            SegmentRow.run_id == stream.run_id, SegmentRow.number == stream.segment
+        )
+        detail = {"commit": line.version, "head": line.head}
+        note = Note(
+            step=connection.execute(begun).scalar_one(),
+            what=TimelineKind.CODE,
+            title=commit.subject,
+            detail=detail,
+            wall_time=line.wall_time,
+        )
+        add_events(connection, [_event(stream, note)])
 
     def _make_run(self, new: NewStream) -> None:
         try:

@@ -13,6 +13,7 @@ from context_store.database import Database
 from context_store.models import TimelineRow
 from context_store.records import TimelineEvent
 from context_store.redaction import redact, redact_json
+from context_store.token_counts import TokenCounts, token_counts
 from contracts.enums import TimelineKind
 from contracts.errors import NotFound
 
@@ -70,6 +71,10 @@ class Timeline:
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(TimelineRow.segment, TimelineRow.step, TimelineRow.id))
             return [TimelineEvent(**row._mapping) for row in rows]
+
+    def tokens_seen(self, run_id: str) -> TokenCounts:
+        """By step: `tokens_seen(run).between(list(run), lo, hi)` is what changed between so many tokens."""
+        return token_counts(self._database, run_id)
 
 
 def add_events(connection: sa.Connection, events: Collection[TimelineEvent]) -> None:

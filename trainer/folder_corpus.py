@@ -1,22 +1,20 @@
 """A corpus of one's own: a folder whose sub-folders are the sources, read in the order of their paths.
 
 Text files are a document each; JSON lines, Parquet and saved Hugging Face datasets have one a line or row, in the field
-`text` or else `content`; WARC files one a page.
+`text` or else `content`; WARC files one a page. All but Parquet may be packed (`archives.py`).
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from contracts.errors import UserInputError
-from trainer.archives import WARC, is_dataset, of_dataset, of_warc
+from trainer.archives import kind_of, of_dataset, of_warc, opened, paths
 from trainer.corpus import Corpus
 
 _FIELDS = ("text", "content")
@@ -44,7 +42,7 @@ def _text(folder: Path, share: int) -> bytes:
             f"data.folder: {folder} is no folder", remedy="data.mixture.folders names sub-folders of data.folder"
         )
     text = bytearray()
-    for path in _paths(folder):
+    for path in paths(folder):
         for document in _documents(path):
             text += document.replace(_END, b"") + _END
             if len(text) >= share:
@@ -56,38 +54,24 @@ def _text(folder: Path, share: int) -> bytes:
     return bytes(text)
 
 
-def _paths(folder: Path) -> Iterator[Path]:
-    """Files and saved datasets in the order of their paths."""
-    if is_dataset(folder):
-        yield folder
-        return
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            yield from _paths(path)
-        else:
-            yield path
-
-
 def _documents(path: Path) -> Iterator[bytes]:
-    name = path.name.removesuffix(".gz")
-    if path.is_dir():
-        yield from (_field(record, where) for record, where in of_dataset(path, _FIELDS))
-    elif path.name.endswith(WARC):
+    kind = kind_of(path)
+    if kind == "dataset":
+        for split, row, record in of_dataset(path, _FIELDS):
+            yield _field(record, ", ".join(filter(None, (str(path), split, f"row {row}"))))
+    elif kind == ".warc":
         yield from of_warc(path)
-    elif name.endswith((".jsonl", ".ndjson")):
+    elif kind in (".jsonl", ".ndjson"):
         yield from _of_lines(path)
-    elif name.endswith(".parquet"):
+    elif kind == ".parquet":
         yield from _of_parquet(path)
     else:
-        yield _opened(path).read()
-
-
-def _opened(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+        with opened(path) as file:
+            yield file.read()
 
 
 def _of_lines(path: Path) -> Iterator[bytes]:
-    with _opened(path) as lines:
+    with opened(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 try:

@@ -16,6 +16,8 @@
 - Memory and disk are bounded: nothing is queued in memory; beyond `max_spool_bytes` of unsent log, values are dropped
   and counted. `finish`, also at exit, waits at most `timeout_s`.
 - A forked child (a data loader's worker) logs nothing. Signals are left alone.
+- Rank 0 says which code ran: the commit of the working directory's repository, and what is changed on top of it as a
+  patch (tracked files, and small new source files), without writing to the repository.
 
 Where Lathe is: `url` and `token`, else LATHE_API_URL and LATHE_TOKEN, else the `lathe up` of this machine (LATHE_HOME).
 The spool folder, which belongs to one Lathe: `spool`, else LATHE_SPOOL, else ~/.lathe/spool.
@@ -39,6 +41,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -60,6 +63,9 @@ PERIOD_S = 1.0  # between two sends
 MAX_PAUSE_S = 15.0  # between two attempts while Lathe is away
 REQUEST_TIMEOUT_S = 10.0
 SWEEP_EVERY_S = 30.0  # looking for what earlier processes left
+MAX_PATCH_BYTES = 1 << 20
+MAX_NEW_FILE_BYTES = 64 << 10
+SOURCE_SUFFIXES = (".py", ".pyx", ".sh", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".c", ".cpp", ".cu", ".h")
 EXIT_S = 3.0  # that a process which ends without `finish` waits for Lathe
 EVENT_KINDS = ("note", "data", "code", "config", "environment", "eval", "fork")
 
@@ -614,7 +620,8 @@ def init(
 
     Names of project and run keep ASCII letters, digits, dot, dash and underscore; other characters become a dash, and
     those of other scripts a short hash, so that different names stay different.
-    `start_step`: steps already made (None: the first that is logged tells). `code_version`: None asks git.
+    `start_step`: steps already made (None: the first that is logged tells). `code_version`: None asks git; where the
+    working tree is changed it is `worktree-` and the hash of its files, and the changes are sent too.
     `parent`: run and step of a fork. `rank`, `world_size`: None asks RANK and WORLD_SIZE, then SLURM.
     `start`: what all ranks of one launch share (None: LATHE_START, torchrun, SLURM, or the common parent process).
     """
@@ -622,7 +629,8 @@ def init(
     made: Spool | None = None
     try:
         stream.update(_launch(rank, world_size, start), start_step=None if start_step is None else _whole(start_step))
-        stream.update(_process(code_version), start_checkpoint=_text(start_checkpoint), name=_text(name))
+        stream.update(_process(), start_checkpoint=_text(start_checkpoint), name=_text(name))
+        patch = _describe_code(stream, code_version)
         digest = hashlib.sha256(stream["start"].encode()).hexdigest()[:8]
         stream.update(project_id=_slug(project), run_id=_slug(run or f"{_slug(name or project)}-{digest}"))
         stream["config"] = _bounded(flatten(config or {}))
@@ -630,6 +638,8 @@ def init(
         if parent is not None:
             stream.update(parent_run_id=_slug(parent[0]), parent_step=_whole(parent[1]))
         made = Spool.create(_spool_root(spool), stream)
+        if patch is not None:
+            made.append(frame({"kind": "patch", "step": stream["start_step"] or 0, **patch}))
     except Exception as error:  # a training must not fail because of its log
         _say(f"init: nothing is logged: {type(error).__name__}: {error}")
     _runs.append(Run(stream, made, Api(url, token), max_spool_bytes))
@@ -653,11 +663,10 @@ def _launch(rank: int | None, world_size: int | None, start: str | None) -> dict
     return {"rank": rank, "world_size": size, "start": _text(start or _start_of_launch(size))}
 
 
-def _process(code_version: str | None) -> dict[str, Any]:
+def _process() -> dict[str, Any]:
     return {
         "id": uuid.uuid4().hex,
         "origin": _text(f"{platform.node()}:{os.getcwd()}"),
-        "code_version": _git_commit() if code_version is None else _text(code_version),
         "environment": _environment(),
         "wall_time": time.time(),
     }
@@ -743,13 +752,66 @@ def _start_of_launch(world_size: int) -> str:
     return f"{platform.node()}-{os.getppid()}-{began}-{known('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
-def _git_commit() -> str:
+# --- which code runs
+
+
+def _describe_code(stream: dict[str, Any], given: str | None) -> dict[str, Any] | None:
+    """Fill in `code_version` and what the environment says of git; returns the patch on HEAD where rank 0 has one."""
+    stream["code_version"] = _text(given or "")
+    if given is not None:
+        return None
     try:
-        command = ["git", "rev-parse", "HEAD"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        stream["code_version"] = head = _git("rev-parse", "HEAD").strip()
+        if stream["rank"] != 0:
+            return None
+        patch = _uncommitted(Path(_git("rev-parse", "--show-toplevel").rstrip("\n")), head)
+    except (OSError, subprocess.SubprocessError):  # no git, no repository, or too slow: what is known stays
+        return None
+    stream["environment"].update({"git.commit": head, "git.dirty": patch is not None})
+    if patch is not None:
+        stream["code_version"] = patch["version"]
+    return patch
+
+
+def _uncommitted(top: Path, head: str) -> dict[str, Any] | None:
+    """How the working tree differs from `head`. Index and objects are temporary ones.
+
+    Raises OSError or SubprocessError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        index = top / _git("rev-parse", "--git-path", "index", top=top).rstrip("\n")
+        objects = top / _git("rev-parse", "--git-path", "objects", top=top).rstrip("\n")
+        shutil.copyfile(str(index), f"{folder}/index")  # with it git need not read files that are unchanged
+        more = {"GIT_INDEX_FILE": f"{folder}/index", "GIT_OBJECT_DIRECTORY": folder}
+        more["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(objects)
+        _git("add", "-u", top=top, more=more)
+        new = [name for name in _git("ls-files", "--others", "--exclude-standard", "-z", top=top).split("\0") if name]
+        sources = [name for name in new if name.endswith(SOURCE_SUFFIXES) and _is_small(top / name)]
+        if sources:
+            _git("add", "--", *sources[:1000], top=top, more=more)
+        tree = _git("write-tree", top=top, more=more).strip()
+        if tree == _git("rev-parse", "HEAD^{tree}", top=top).strip():
+            return None
+        options = ("-p", "-U0", "-M", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
+        patch = _git("diff", "--cached", *options, "HEAD", top=top, more=more).replace("\0", "")
+    if len(patch) > MAX_PATCH_BYTES:
+        _say(f"the uncommitted changes of {top} are too many to be logged: {len(patch)} characters")
+        patch = ""
+    return {"head": head, "version": f"worktree-{tree}", "patch": patch, "wall_time": time.time()}
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_NEW_FILE_BYTES
+
+
+def _git(*arguments: str, top: Path | None = None, more: Mapping[str, str] | None = None) -> str:
+    """Raises OSError or SubprocessError."""
+    command = ["git", "-c", "core.quotePath=false", "-c", "color.ui=never", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, timeout=5, check=True, cwd=None if top is None else str(top),
+        env={**os.environ, **(more or {})},
+    )  # fmt: skip
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _environment() -> dict[str, Any]:

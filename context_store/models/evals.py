@@ -87,5 +87,9 @@ class DecontaminationRow(Base):
     num_leaked_items: Mapped[int]
     num_short_items: Mapped[int]
     matches: Mapped[list[Json]] = mapped_column(CanonicalJson)
+    num_unread: Mapped[int] = mapped_column(sa.BigInteger)
+    unread: Mapped[list[Json]] = mapped_column(CanonicalJson)
+    num_bad: Mapped[int] = mapped_column(sa.BigInteger)
+    bad: Mapped[tuple[str, ...]] = mapped_column(Words)
     owner: Mapped[str] = mapped_column(sa.Text)
     at: Mapped[float] = mapped_column(UnixTime)

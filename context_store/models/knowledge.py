@@ -76,6 +76,9 @@ class InvestigationAnomalyRow(Base):
 
 class SuspectRow(Base):
     __tablename__ = "suspect"
+    __table_args__ = (
+        sa.CheckConstraint("status <> 'refuted' OR cardinality(evidence) > 0", name="exclusion_has_evidence"),
+    )
 
     investigation_id: Mapped[str] = mapped_column(sa.ForeignKey("investigation.id"), primary_key=True)
     key: Mapped[str] = mapped_column(sa.Text, primary_key=True)

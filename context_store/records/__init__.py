@@ -27,6 +27,7 @@ from context_store.records.evals import (
     NewScore,
     Ranking,
     Score,
+    Unread,
 )
 from context_store.records.history import Commit, Hunk, TimelineEvent
 from context_store.records.knowledge import (
@@ -141,5 +142,6 @@ __all__ = [
     "TimelineEvent",
     "Token",
     "TriageMark",
+    "Unread",
     "VerdictRecord",
 ]

@@ -16,7 +16,8 @@ class NewScore:
     Lineage: `checkpoint` (content hash, or path or name with revision), `recipe` (code version, or the published
     recipe that made the checkpoint), `protocol`; `run_id`, `segment` and `step` where the training is in the store.
     Identity: benchmark, metric, protocol, shots, template, stop set, extractor, harness and its version, settings.
-    None: not recorded. `template`: name or hash of the prompt template. `raw`: where the single outputs lie.
+    None: not recorded, so as this version of the harness defines it. `template`: name or hash of the prompt template.
+    `raw`: where the single outputs lie.
     """
 
     project_id: str
@@ -46,7 +47,7 @@ class NewScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Score(NewScore):
-    """`identity_key` is equal exactly for scores that may be compared."""
+    """`identity_key` is equal exactly for scores that may be compared: without a harness version it is one's own."""
 
     id: int
     settings_hash: str
@@ -111,10 +112,20 @@ class Leak:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unread:
+    """A file of a corpus of which nothing was read, or that was not read to its end."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decontamination:
     """What one corpus shares with one benchmark. `leaks` names at most MAX_LEAKS, the largest shares first.
 
     `num_short_items` have fewer than n words: they count as leaked when a document has all their words in a row.
+    What was not searched: `num_unread` files, of which `unread` names the first MAX_UNREAD, and `num_bad` lines or rows
+    without a document, of which `bad` names the first.
     """
 
     corpus: str
@@ -127,6 +138,10 @@ class Decontamination:
     num_leaked_items: int
     num_short_items: int
     leaks: tuple[Leak, ...]
+    num_unread: int
+    unread: tuple[Unread, ...]
+    num_bad: int
+    bad: tuple[str, ...]
     owner: str
     at: float
     id: int = 0

@@ -134,23 +134,24 @@ def benchmarks(as_json: Json = False) -> None:
 @app.command()
 def register(
     benchmark: Annotated[str, typer.Argument(help="Its id, with a version if it has one.")],
-    path: Annotated[Path, typer.Argument(help="Its items: JSON lines or text files.")],
+    path: Annotated[Path, typer.Argument(help="Its items: JSON lines, text or any other corpus.")],
     title: Annotated[str, typer.Option(help="In words.")] = "",
     field: Annotated[str, typer.Option(help="JSON lines: the field with the text (default: all texts).")] = "",
     as_json: Json = False,
 ) -> None:
     """Register a benchmark, so that corpora can be searched for its items."""
     from context_store.corpora import Corpus
+    from trainer import archives
 
     with opened() as lathe:
-        items = Corpus(path=path, text_field=field)
+        items = Corpus(path=path, archives=archives, text_field=field)
         found = lathe.store.benchmarks.register(benchmark, title or benchmark, items, lathe.settings.actor)
         print_json(found) if as_json else console().print(f"{found.id}: {found.num_items} items", markup=False)
 
 
 @app.command()
 def decontaminate(
-    corpus: Annotated[Path, typer.Argument(help="A file or folder of text or JSON lines.")],
+    corpus: Annotated[Path, typer.Argument(help="A file or folder: text, JSON lines, Parquet, WARC, saved datasets.")],
     benchmark: Annotated[list[str] | None, typer.Option(help="Repeat it for more (default: all registered).")] = None,
     field: Annotated[str, typer.Option(help="JSON lines: the field with the text (default: all texts).")] = "",
     n: Annotated[int, typer.Option("--ngram", min=2, help="Words in a row that count as a leak.")] = 8,
@@ -158,6 +159,7 @@ def decontaminate(
 ) -> None:
     """Report which documents share 8 words in a row with benchmark items."""
     from context_store.corpora import Corpus
+    from trainer import archives
 
     terminal = notes()
 
@@ -166,22 +168,17 @@ def decontaminate(
             terminal.print(f"{num_documents} documents read", markup=False)
 
     with opened() as lathe:
-        read = Corpus(path=corpus, text_field=field)
+        read = Corpus(path=corpus, archives=archives, text_field=field)
         wanted = benchmark or [each.id for each in lathe.store.benchmarks.list()]
         found = lathe.store.benchmarks.decontaminate(read, wanted, owner=lathe.settings.actor, n=n, tell=tell)
         if as_json:
-            print_json({"reports": found, "unread": read.unread, "num_bad": read.num_bad, "bad": read.bad})
+            print_json({"reports": found})
             return
         for report in found:
             _print_report(report)
-        if read.unread:
-            terminal.print(f"not read, no text: {len(read.unread)} files, {', '.join(read.unread[:5])}", markup=False)
-        if read.num_bad:
-            first = ", the first" if read.num_bad > len(read.bad) else ""
-            terminal.print(f"{read.num_bad} lines could not be read{first}:", style="yellow")
-            for fault in read.bad:
-                terminal.print(f"  {fault}", markup=False, soft_wrap=True)
-        if not found:
+        if found:
+            _print_gaps(found[0])
+        else:
             console().print("No benchmark is registered: lathe data register NAME FILE")
 
 
@@ -195,3 +192,15 @@ def _print_report(report: Any) -> None:
     )
     for leak in report.leaks[:_SHOWN_LEAKS]:
         out.print(f"  {leak.document}  {leak.item}  {leak.share:.0%}  {leak.example}", markup=False)
+
+
+def _print_gaps(report: Any) -> None:
+    """What was not searched, which is the same for all benchmarks."""
+    terminal = notes()
+    files = [f"{each.file}: {each.reason}" for each in report.unread[:_SHOWN_LEAKS]]
+    for count, what, named in ((report.num_unread, "files", files), (report.num_bad, "lines", report.bad)):
+        if count:
+            first = ", the first" if count > len(named) else ""
+            terminal.print(f"{count} {what} could not be read{first}:", style="yellow")
+            for fault in named:
+                terminal.print(f"  {fault}", markup=False, soft_wrap=True)

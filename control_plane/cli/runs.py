@@ -33,18 +33,25 @@ def timeline(
     kind: Annotated[
         list[TimelineKind] | None, typer.Option(help="Only these kinds (default: all but checkpoints).")
     ] = None,
+    from_tokens: Annotated[float | None, typer.Option(help="Only once so many tokens were seen (1e9).")] = None,
+    to_tokens: Annotated[float | None, typer.Option(help="Only until so many tokens were seen.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what changed or happened in a run, by step."""
+    """Show what changed or happened in a run, by step and by tokens seen."""
     with opened() as lathe:
         lathe.store.runs.get(run)
         kinds = kind or [each for each in TimelineKind if each not in _QUIET_KINDS]
-        events = lathe.store.timeline.list(run, kinds=kinds)
+        seen = lathe.store.timeline.tokens_seen(run)
+        events = seen.between(lathe.store.timeline.list(run, kinds=kinds), from_tokens, to_tokens)
         if as_json:
-            print_json(events)
+            print_json([vars(event) | {"tokens_seen": seen.at(event.step)} for event in events])
             return
-        rows = [(event.step, event.segment, event.kind, event.title) for event in events]
-        print_table(("step", "segment", "kind", "what"), rows, empty=f"Nothing happened in run {run} yet.")
+        rows = [(event.step, _short(seen.at(event.step)), event.segment, event.kind, event.title) for event in events]
+        print_table(("step", "tokens", "segment", "kind", "what"), rows, empty=f"Nothing happened in run {run} there.")
+
+
+def _short(tokens: float | None) -> str:
+    return "" if tokens is None else f"{tokens:.4g}"
 
 
 def diff(

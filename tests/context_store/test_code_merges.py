@@ -92,3 +92,33 @@ def test_a_plain_merge_has_none(store: Store, repository: Path) -> None:
     git(repository, "merge", "-q", "--no-ff", "-m", "merge", "side")
     store.code.ingest("p", repository)
     assert store.code.hunks("p", git(repository, "rev-parse", "HEAD")) == []
+
+
+def octopus(repository: Path) -> None:
+    """`main`, `side` and two more, joined in one commit that is not made yet."""
+    for number in (7, 8):
+        git(repository, "checkout", "-q", "-b", f"side-{number}", "main~1")
+        (repository / f"side_{number}.py").write_text("x = 1\n")
+        git(repository, "add", "-A")
+        git(repository, "commit", "-q", "-m", f"side {number}")
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-ff", "--no-commit", "side", "side-7", "side-8")
+
+
+def test_an_octopus_that_changes_more_has_that_as_its_hunk(store: Store, repository: Path) -> None:
+    octopus(repository)
+    merge = commit(repository, "octopus", (repository / "balance.py").read_text().replace("3.0", "30.0"))
+    before = git(repository, "count-objects", "-v")
+    store.code.ingest("p", repository)
+    assert git(repository, "count-objects", "-v") == before, "nothing is written to the repository"
+    assert len(store.code.commit("p", merge).parents) == 4
+    (hunk,) = store.code.hunks("p", merge)
+    assert (hunk.path, hunk.symbols, hunk.text) == ("balance.py", ("other",), "-    return 3.0\n+    return 30.0\n")
+
+
+def test_a_plain_octopus_has_none(store: Store, repository: Path) -> None:
+    octopus(repository)
+    git(repository, "commit", "-q", "-m", "octopus")
+    store.code.ingest("p", repository)
+    assert len(store.code.commit("p", git(repository, "rev-parse", "HEAD")).parents) == 4
+    assert store.code.hunks("p", git(repository, "rev-parse", "HEAD")) == []

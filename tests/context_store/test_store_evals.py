@@ -156,7 +156,27 @@ def test_comparable_scores_have_a_difference_with_its_error(scored: Store) -> No
     assert found.comparable
     assert (found.difference, found.stderr) == (pytest.approx(0.1), pytest.approx(math.hypot(0.03, 0.03)))
     assert found.unknown == ("extractor",)
-    assert "neither says: extractor" in found.reason
+    assert found.reason.endswith("neither says, so it is as lm-evaluation-harness 0.4.9 defines it: extractor")
+
+
+def test_without_a_harness_version_nothing_says_that_two_scores_are_comparable(scored: Store) -> None:
+    """What neither recorded is told apart: it may have been anything."""
+    unsaid = {"harness_version": None, "template": None}
+    a = scored.evals.add(new_score(**unsaid))
+    b = scored.evals.add(new_score(**unsaid, checkpoint="sha-200", step=200, value=0.6))
+    assert scored.evals.add(new_score(**unsaid, at=99.0)) == a, "still stored once"
+    found = scored.evals.compare(a.id, b.id)
+    assert (found.comparable, found.difference) == (False, None)
+    assert found.unknown == ("template", "harness_version")
+    assert (
+        "not comparable: neither says which version of lm-evaluation-harness it was, which would define template"
+        in found.reason
+    )
+    complete = [scored.evals.add(new_score(step=n, checkpoint=f"sha-{n}", value=n / 1000)) for n in (100, 200)]
+    first, *apart = scored.evals.rank("gsm8k")
+    assert [score.id for score in first.scores] == [complete[1].id, complete[0].id]
+    assert [[score.id for score in group.scores] for group in apart] == [[a.id], [b.id]]
+    assert all("template is qa in one and not recorded in the other" in group.apart for group in apart)
 
 
 def test_ranking_never_mixes_what_is_not_comparable(scored: Store) -> None:

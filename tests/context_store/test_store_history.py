@@ -13,7 +13,7 @@ from context_store import Store, diff_config
 from context_store.records import ConfigChange, Project, TimelineEvent
 from contracts.enums import TimelineKind
 from contracts.errors import NotFound, RepositoryError
-from contracts.events import Effective, Scalar
+from contracts.events import DataRead, Effective, Metrics, Scalar
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -240,3 +240,48 @@ def test_keys_in_code_are_redacted_but_code_is_not_mistaken_for_addresses(store:
     store.code.ingest("p", repository)
     (hunk,) = store.code.hunks("p", first)
     assert hunk.text == "+TOKEN = '[redacted key]'\n+y = x@weights.view(3)\n"
+
+
+# --- by tokens
+
+
+def test_what_changed_before_an_onset_is_found_by_tokens_as_by_step(training: Training) -> None:
+    """Shows R801-2.7: tied to step and token count; here the length of a sample changes on the way."""
+    fields: dict[str, Scalar] = {f"group{i % 7}.field{i}": i for i in range(105)} | {"data.seq_len": 100}
+    training.log(started(config=fields), Effective(step=1, values={"data.seq_len": 100}), *reads(1, 10))
+    training.log(*steps(1, 10), Effective(step=11, values={"data.seq_len": 200}), *reads(11, 20), *steps(11, 20))
+    later = fields | {"group0.field0": -1, "data.seq_len": 200}
+    training.log(started(segment=1, start_step=15, config=later), *reads(16, 30), *steps(16, 30), segment=1)
+    training.ship()
+    timeline = training.store.timeline
+    seen = timeline.tokens_seen("run-1")
+    assert [seen.at(step) for step in (0, 1, 10, 11, 15, 30, 31)] == [0, 800, 8000, 9600, 16000, 40000, None]
+    onset = seen.at(18)
+    assert onset is not None
+    events = timeline.list("run-1")
+    near = {event.title for event in seen.between(events, onset - 5000, onset)}
+    assert "group0.field0 0 -> -1" in near
+    assert {event.step for event in seen.between(events, None, 15_999)} == {11}
+    assert seen.between(events, None, None) == events
+
+
+def test_a_count_of_its_own_goes_before_what_the_configuration_says(training: Training) -> None:
+    training.log(started(config={"data.seq_len": 100}), *reads(1, 10))
+    training.log(*(Metrics(step=step, values={"tokens_seen": 1e6 * step}) for step in (2, 6)))
+    training.ship()
+    seen = training.store.timeline.tokens_seen("run-1")
+    assert [seen.at(step) for step in (1, 2, 4, 6, 7)] == [1e6, 2e6, 4e6, 6e6, None]
+
+
+def test_tokens_that_nobody_recorded_are_not_guessed(training: Training) -> None:
+    training.log(started(config={}), *reads(1, 10), *steps(1, 10))
+    training.ship()
+    note = TimelineEvent(run_id="run-1", segment=0, step=3, kind=TimelineKind.NOTE, title="new disk")
+    stored = training.store.timeline.add(note)
+    seen = training.store.timeline.tokens_seen("run-1")
+    assert (seen.at(3), seen.between([stored], 0, None)) == (None, [])
+
+
+def reads(lo: int, hi: int) -> list[DataRead]:
+    """Eight samples a step."""
+    return [DataRead(step=step, sample_hash=str(step), position=8 * step) for step in range(lo, hi + 1)]

@@ -29,7 +29,7 @@ from context_store.records import (
     VerdictRecord,
 )
 from context_store.records import Stage as DataStage
-from context_store.redaction import redact, redact_code, redact_json
+from context_store.redaction import redact, redact_author, redact_code, redact_json, redact_source
 from contracts.enums import (
     CauseKind,
     DiagnosticKind,
@@ -89,6 +89,51 @@ def test_what_is_a_secret_is_replaced_by_its_kind(text: str, left: str) -> None:
 )  # fmt: skip
 def test_code_that_only_speaks_of_secrets_stays(code: str) -> None:
     assert redact_code(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("# Author: Ada <ada@lab.internal>", "# Author: Ada <[redacted email]>"),
+        ('owner = "ada@lab.internal"', 'owner = "[redacted email]"'),
+        ("Signed-off-by: ada@example.org", "Signed-off-by: [redacted email]"),
+        ("+see mailto:ada@lab.internal", "+see mailto:[redacted email]"),
+        ("# ask ada@example.com.", "# ask [redacted email]."),
+        ("y = x@w.view(3) + x@net.weight", "y = x@w.view(3) + x@net.weight"),
+        ("y = (x@w.to(device))@v.T", "y = (x@w.to(device))@v.T"),
+        ("z = q@k.mT; return z@v.in[0]", "z = q@k.mT; return z@v.in[0]"),
+        ("git clone git@github.com:lab/code", "git clone git@github.com:lab/code"),
+        ("key = 'sk-abcdefghijklmnop1234'", "key = '[redacted key]'"),
+    ],
+)
+def test_addresses_in_code_go_and_products_of_matrices_stay(code: str, left: str) -> None:
+    assert redact_source(code) == left
+    assert redact_source(left) == left, "twice is once"
+
+
+def test_an_author_keeps_a_name_without_an_address() -> None:
+    assert redact_author("Ada Lovelace") == "Ada Lovelace"
+    assert redact_author("ada.l@example.org") == "ada.l [redacted email]"
+
+
+def test_an_address_in_a_change_of_code_is_not_stored_and_the_patch_of_git_is_whole(
+    store: Store, tmp_path: Path
+) -> None:
+    make_run(store)
+    git = ["git", "-c", "user.name=ada@example.org", "-c", "user.email=ada@example.org", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tmp_path / "a.py").write_text('MAIL = "ada@example.org"\ny = x@w.view(3)\n')
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "mail ada@example.org"], check=True)
+    store.code.ingest("p", tmp_path)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (hunk,) = store.code.hunks("p", head)
+    assert hunk.text == '+MAIL = "[redacted email]"\n+y = x@w.view(3)\n'
+    assert store.code.commit("p", head).author == "ada [redacted email]"
+    counted = {each.where: each.count for each in store.redactions.list()}
+    assert counted == {"hunk.text": 1, "code_commit.author": 1, "code_commit.subject": 1}
+    patch = subprocess.run([*git, "show", "--format=", head], check=True, capture_output=True, text=True).stdout
+    assert "ada@example.org" in patch, "what is applied comes from git"
 
 
 @pytest.mark.parametrize("field", ["token", "a.token", "hf_token", "wandb.key", "wandb_key", "db_pwd", "passphrase"])

@@ -20,6 +20,8 @@ _MAX_SERIES = 100_000
 _MAX_EVENTS = 10_000
 Step = Annotated[int | None, Query(ge=-(2**63), lt=2**63)]
 
+Tokens = Annotated[float | None, Query(ge=0)]
+
 
 class RunPage(Page):
     runs: list[Run]
@@ -52,7 +54,10 @@ class AllPoints(Body):
 
 
 class EventPage(Page):
+    """`tokens_seen`: of each event; empty unless asked for, null where it is not recorded."""
+
     events: list[TimelineEvent]
+    tokens_seen: list[float | None]
 
 
 class FindingOut(Body):
@@ -142,12 +147,19 @@ def timeline(
     kind: Annotated[list[TimelineKind] | None, Query()] = None,
     lo: Step = None,
     hi: Step = None,
+    lo_tokens: Tokens = None,
+    hi_tokens: Tokens = None,
+    tokens: bool = False,
 ) -> Answer:
-    """What changed or happened, by step; only of some kinds, or between two steps, where that is asked for."""
+    """What changed or happened, by step; only of some kinds, or between two steps or counts of tokens seen."""
     store.runs.get(run_id)
-    events = store.timeline.list(run_id, lo, hi, kind)
+    events, seen = store.timeline.list(run_id, lo, hi, kind), None
+    if tokens or lo_tokens is not None or hi_tokens is not None:
+        seen = store.timeline.tokens_seen(run_id)
+        events = seen.between(events, lo_tokens, hi_tokens)
     found, following = page(events, Paging(limit=limit, after=after), lambda each: each.id)
-    return Answer({"events": found, "next": following})
+    counts = [seen.at(each.step) for each in found] if seen else []
+    return Answer({"events": found, "tokens_seen": counts, "next": following})
 
 
 @router.get("/{run_id}/findings", response_model=Findings)
