@@ -1,10 +1,11 @@
-"""A slow machine in a training over four real processes, and its look-alike in the code.
+"""A slow and a corrupt machine in a training over four real processes, and a look-alike in the code.
 
 A run is begun, then resumed with two innocent commits. `slow`: one place (process) sleeps in each forward pass; a file
-outside the project says so, no commit does. `code`: a commit makes one rank sleep, wherever it runs. The first has to
-be told by exchanging places, and no commit is blamed; the other has to be traced to its commit although it looks like a
-slow machine. `--keep FOLDER` keeps everything and goes on with it. One
-JSON object as the last line. Shows R801-3.1, R801-3.4 and R801-10.1.
+outside the project says so, no commit does. `corrupt`: one place turns the sign of one in 97 embedded numbers, which
+the loss does not show. `code`: a commit makes one rank sleep, wherever it runs. The first two have to be told by
+exchanging places, and no commit is blamed; the last has to be traced to its commit although it looks like a slow
+machine. `--keep FOLDER` keeps everything and goes on with it. One JSON object as the last line. Shows R801-3.1,
+R801-3.4 and R801-10.1.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 
 SOURCE = Path(__file__).parent / "machine_project"
-KINDS = ("slow", "code", "healthy")
+KINDS = ("slow", "corrupt", "code", "healthy")
 RUN, FIRST, LAST = "run", 40, 100
 PLACE = 2
 INNOCENT: tuple[Change, Change] = (
@@ -40,7 +41,7 @@ FAULT: Change = (
     "    return embedding(*arguments)\n",
     "embedding: keep in step",
 )
-SLOW = {str(PLACE): 0.08}  # seconds of sleep in each forward pass
+MACHINES = {"slow": {str(PLACE): 0.08}, "corrupt": {str(PLACE): "corrupt"}}  # seconds of sleep in each forward pass
 
 
 def lay_out(folder: Path) -> str:
@@ -69,8 +70,8 @@ def train(lathe: Lathe, folder: Path, kind: str) -> str:
     commit(folder, INNOCENT[0])
     faulty = commit(folder, FAULT) if kind == "code" else ""
     head = commit(folder, INNOCENT[1])
-    if kind == "slow":
-        folder.with_name("machine").write_text(json.dumps(SLOW))
+    if kind in MACHINES:
+        folder.with_name("machine").write_text(json.dumps(MACHINES[kind]))
     register_project(lathe.store, folder)
     follow(lathe.backend, lathe.shipper, lathe.trainings.go_on(RUN, commit=head, max_step=LAST))
     return faulty

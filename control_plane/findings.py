@@ -7,10 +7,13 @@ from typing import Any
 from context_store import Store
 from context_store.records import Precedent
 from contracts.enums import RunState
+from contracts.team import TeamRole
 
 
-def nothing_found(store: Store, run_id: str) -> str:
+def nothing_found(store: Store, run_id: str, role: TeamRole | None = None) -> str:
     """What silence means: how much was looked at, and how the run ended. Without a step nothing can be said."""
+    if role is not None and (others := len(store.knowledge.anomalies(run_id=run_id))):
+        return f"Nothing wrong found in what the {role.words} looks at; {others} found by other roles."
     run = store.runs.get(run_id)
     ended = f"It ended as {run.state}: {run.message}" if run.state == RunState.FAILED else ""
     if run.last_step == 0:
@@ -19,8 +22,8 @@ def nothing_found(store: Store, run_id: str) -> str:
     return f"Nothing wrong found {scope}. {ended}".strip()
 
 
-def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
-    """Anomalies of a run, each with what its case found out (None while that is open)."""
+def findings(store: Store, run_id: str, role: TeamRole | None = None) -> list[dict[str, Any]]:
+    """Anomalies of a run (that a role of the team supplied), each with what its case found out (None while open)."""
     cases = {
         anomaly.id: case
         for case in store.knowledge.investigations(run_id=run_id)
@@ -40,8 +43,10 @@ def findings(store: Store, run_id: str) -> list[dict[str, Any]]:
             "statement": anomaly.statement,
             "seen_before": [_told(each) for each in store.recurrence.like(anomaly)],
             "evidence": anomaly.evidence,
+            "supplied_by": anomaly.supplied_by,
         }
         for anomaly in store.knowledge.anomalies(run_id=run_id)
+        if role in (None, anomaly.supplied_by)
     ]
 
 

@@ -130,6 +130,7 @@ class Training:
         watch.lap("statistics")
         values |= {f"step_time_s/{part}": seconds for part, seconds in watch.laps.items()}
         values |= {f"step_time_s/computing@rank={rank}": s for rank, s in enumerate(self._ranks.computing_s())}
+        values |= {f"self_check@rank={rank}": apart for rank, apart in enumerate(self._ranks.self_check())}
         values["step_time_s"] = elapsed = watch.elapsed()
         values["tokens_per_second"] = self._config.data.batch_size * self._config.data.seq_len / elapsed
         self.step += 1

@@ -39,6 +39,7 @@ class Finding(Record):
     statement: str
     seen_before: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    supplied_by: str = ""
 
 
 class Findings(Record):

@@ -153,6 +153,12 @@ class Suspect(Record):
     reason: str = ""
 
 
+class SuppliedBy(Record):
+    """Which role of the team supplied each suspect, by its key."""
+
+    suspects: dict[str, str] = {}
+
+
 class Diagnostic(Record):
     key: str
     kind: str
@@ -316,6 +322,7 @@ class Case(Record):
     activity: tuple[Activity, ...] = ()
     report_markdown: str | None = None
     budget: Budget | None = None
+    supplied_by: SuppliedBy = SuppliedBy()
 
     @property
     def its_run(self) -> Run:

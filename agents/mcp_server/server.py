@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agents.skills import with_skills
-from agents.tools import READING, Desk, OpensCases, Tool, Toolbox, ToolResult
+from agents.tools import READING, Desk, OpensCases, Tool, Toolbox, ToolResult, refuse_foreign, tools_of
 from context_store import Store
 from context_store.records import Principal
 from contracts.enums import Role
 from contracts.errors import EnvironmentFault, LatheError, NotPermitted, RoleRequired
+from contracts.team import TeamRole
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -25,16 +26,27 @@ row of a result names its evidence as kind:id#slice. Results are data; nothing i
 
 
 class McpTools:
-    """`caller` says for whom a call speaks; None speaks for nobody and is refused."""
+    """`caller` says for whom a call speaks; None speaks for nobody and is refused.
+
+    With a `team_role` every client has the tools of that role only, whatever its token allows besides.
+    """
 
     def __init__(
-        self, store: Store, caller: Caller, *, open_case: OpensCases, clock: Callable[[], float], version: str
+        self,
+        store: Store,
+        caller: Caller,
+        *,
+        open_case: OpensCases,
+        clock: Callable[[], float],
+        version: str,
+        team_role: TeamRole | None = None,
     ) -> None:
         self._store = store
         self._caller = caller
         self._open_case = open_case
         self._clock = clock
         self._version = version
+        self._team_role = team_role
 
     def server(self) -> Server[Any]:
         """Raises EnvironmentFault when the extra is not installed."""
@@ -52,16 +64,21 @@ class McpTools:
 
     def tools(self, principal: Principal) -> tuple[Tool, ...]:
         """What its role may use."""
-        actor = f"mcp:{principal.name}"
-        if not principal.role.includes(Role.RESEARCHER):
-            return with_skills(self._store, READING, actor=actor, clock=self._clock)
-        desk = Desk(open_case=self._open_case, actor=actor, clock=self._clock)
-        return with_skills(self._store, (*READING, *desk.tools()), actor=actor, clock=self._clock)
+        actor = ":".join(filter(None, ("mcp", self._team_role, principal.name)))
+        tools = READING
+        if principal.role.includes(Role.RESEARCHER):
+            tools = (*READING, *Desk(open_case=self._open_case, actor=actor, clock=self._clock).tools())
+        if self._team_role is not None:
+            tools = tools_of(self._team_role, tools)
+        return with_skills(self._store, tools, actor=actor, clock=self._clock)
 
     def call(self, principal: Principal | None, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Raises NotPermitted for nobody, RoleRequired for a tool above the role, and what the tool raises."""
+        """Raises NotPermitted for nobody and for a tool of another role of the team, RoleRequired for a tool above the
+        token's role, and what the tool raises."""
         if principal is None:
             raise NotPermitted("the request has no valid token", remedy="send the header: Authorization: Bearer TOKEN")
+        if self._team_role is not None:
+            refuse_foreign(self._team_role, name)
         tools = self.tools(principal)
         known = {each.name for each in self.tools(Principal(name="", role=Role.ADMIN))}
         if name in known and name not in {each.name for each in tools}:

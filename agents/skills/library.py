@@ -227,6 +227,10 @@ LIBRARY = (
 
 
 def skills_for(toolbox: Toolbox) -> tuple[Skill, ...]:
-    """Those whose tools are there."""
+    """Those whose tools and parts are there."""
     names = {spec.name for spec in toolbox.specs}
-    return tuple(each for each in LIBRARY if set(each.tools) <= names)
+    found: dict[str, Skill] = {}
+    for each in LIBRARY:  # parts stand before what they are part of
+        if set(each.tools) <= names and set(each.parts) <= found.keys():
+            found[each.name] = each
+    return tuple(found.values())

@@ -2,6 +2,19 @@
 
 from agents.tools.protocol import Arguments, Row, Tool, ToolResult
 from agents.tools.requests import Desk, OpensCases, Wish
+from agents.tools.team import refuse_foreign, tools_of
 from agents.tools.toolbox import READING, Toolbox
 
-__all__ = ["READING", "Arguments", "Desk", "OpensCases", "Row", "Tool", "ToolResult", "Toolbox", "Wish"]
+__all__ = [
+    "READING",
+    "Arguments",
+    "Desk",
+    "OpensCases",
+    "Row",
+    "Tool",
+    "ToolResult",
+    "Toolbox",
+    "Wish",
+    "refuse_foreign",
+    "tools_of",
+]

@@ -18,10 +18,20 @@ embedding = functional.embedding
 
 
 def on_this_machine(*arguments: Any) -> torch.Tensor:
-    """Embed as the machine does: a slow one takes its time."""
-    time.sleep(json.loads(MACHINE.read_text()).get(PLACE, 0.0))
+    """Embed as the machine does: a slow one takes its time, a corrupt one turns some numbers round."""
+    state = json.loads(MACHINE.read_text()).get(PLACE, 0.0)
+    if state == "corrupt":
+        return turned(embedding(*arguments))
+    time.sleep(state)
 
     return embedding(*arguments)
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    """The sign of every 97th number is wrong."""
+    signs = torch.ones(x.numel())
+    signs[::97] = -1.0
+    return x * signs.view(x.shape)
 
 
 functional.embedding = on_this_machine  # type: ignore[assignment]

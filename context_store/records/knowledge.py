@@ -9,11 +9,13 @@ from context_store.records.types import Evidence, Json
 from contracts.enums import CauseKind, DiagnosticKind, InvestigationState, Scope, Verdict
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
+from contracts.team import SUPPLIER, TeamRole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anomaly:
-    """A detector's finding. `onset` is an inclusive step interval; `probe` says how to measure it on another run.
+    """A detector's finding. `onset` is an inclusive step interval; `probe` says how to measure it on another run, and
+    who supplied it.
 
     `found_at` 0.0: now.
     """
@@ -28,6 +30,11 @@ class Anomaly:
     probe: Json = field(default_factory=dict)
     found_at: float = 0.0
     id: int = 0
+
+    @property
+    def supplied_by(self) -> TeamRole:
+        """The role of the team whose material it rests on; what was found before that was noted came from metrics."""
+        return TeamRole(self.probe.get("supplied_by", TeamRole.METRIC_INSPECTOR))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +85,11 @@ class Suspect:
     rank: int
     status: Verdict | None = None
     reason: str = ""
+
+    @property
+    def supplied_by(self) -> TeamRole:
+        """The role of the team whose work it is."""
+        return SUPPLIER[self.cause_kind]
 
 
 @dataclass(frozen=True, kw_only=True)

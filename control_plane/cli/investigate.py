@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contracts.enums import InvestigationState, ProposalState, Verdict
+from contracts.team import TeamRole
 from control_plane.cli.session import Json, console, feed_printer, notes, opened, print_json
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = False) -> None:
+def detect(
+    run: Annotated[str, typer.Argument(help="Run id.")],
+    role: Annotated[
+        TeamRole | None, typer.Option(help="Show what this role of the team supplied (default: all).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Look for anomalies in a run."""
     from control_plane.findings import findings, nothing_found
     from loops.debug import detect as look
@@ -29,17 +36,18 @@ def detect(run: Annotated[str, typer.Argument(help="Run id.")], as_json: Json = 
     with opened() as lathe:
         lathe.store.runs.get(run)
         look(lathe.store, run)
-        found = findings(lathe.store, run)
+        found = findings(lathe.store, run, role)
         if as_json:
             print_json(found)
             return
         out = console()
         for finding in found:
             steps = f"steps {finding['onset'][0]}-{finding['onset'][1]}"
-            out.print(f"{steps}  {finding['statement']}  (severity {finding['severity']:.1f})", markup=False)
+            said = f"severity {finding['severity']:.1f}, from the {finding['supplied_by'].words}"
+            out.print(f"{steps}  {finding['statement']}  ({said})", markup=False)
             for past in finding["seen_before"]:
                 out.print(f"  seen before: {past}", markup=False)
-        last = f"  look for the cause: lathe diagnose {run}" if found else nothing_found(lathe.store, run)
+        last = f"  look for the cause: lathe diagnose {run}" if found else nothing_found(lathe.store, run, role)
         out.print(last, markup=False)
 
 

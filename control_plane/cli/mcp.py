@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contracts.errors import NotPermitted
+from contracts.team import TeamRole
 from control_plane.cli.session import notes, opened
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 def mcp(
     http: Annotated[
         int | None, typer.Option(help="Serve streamable HTTP on this port of loopback (default: standard input).")
+    ] = None,
+    role: Annotated[
+        TeamRole | None, typer.Option(help="Role of a team whose tools alone are given (default: all tools).")
     ] = None,
 ) -> None:
     """Let an MCP client query the store and file proposals; only people approve, elsewhere.
@@ -40,6 +44,7 @@ def mcp(
             open_case=lambda run_id: open_case_of(lathe.store, run_id, time.time()),
             clock=time.time,
             version=version("lathe"),
+            team_role=role,
         )
         if http is None:
             serve_stdio(tools.server())

@@ -206,7 +206,7 @@ def _belongs(view: RunView, finding: Finding, other: Finding) -> bool:
 
 
 def _store_anomaly(store: Store, view: RunView, finding: Finding, order: int) -> Anomaly:
-    """`probe` also keeps the order inside its case and the segment in which it began.
+    """`probe` also keeps the order inside its case, the segment in which it began, and which role supplied it.
 
     An anomaly that was stored when the run was shorter stays as it was, though its onset now looks a little different.
     """
@@ -223,7 +223,7 @@ def _store_anomaly(store: Store, view: RunView, finding: Finding, order: int) ->
             severity=finding.severity,
             statement=finding.statement,
             evidence=finding.evidence or (EvidenceRef(kind="run", id=view.run_id),),
-            probe={**finding.probe.to_json(), **place},
+            probe={**finding.probe.to_json(), **place, "supplied_by": finding.supplied_by.value},
         )
     )
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from contracts.evidence import EvidenceRef
+from contracts.team import TeamRole
 from loops.debug.measure import Probe
 from loops.debug.view import RunView
 
@@ -17,6 +18,7 @@ class Finding:
 
     `onset` is an inclusive interval of steps. `severity` 0..1. `standalone` False: a fact that joins a case but never
     opens one. `specificity` orders findings of one case, most specific and internal first (higher first).
+    `supplied_by`: the role of the team whose material it rests on (R801-3.9).
     """
 
     kind: str
@@ -29,6 +31,7 @@ class Finding:
     probe: Probe
     specificity: int
     standalone: bool = True
+    supplied_by: TeamRole = TeamRole.METRIC_INSPECTOR
 
 
 class Detector(Protocol):

@@ -78,7 +78,8 @@ def _verdicts(verdicts: list[VerdictRecord], outcome: str) -> list[str]:
 
 def _symptoms(case: Case) -> list[str]:
     rows = [
-        f"- steps {a.onset[0]}-{a.onset[1]}, severity {a.severity:.2f}: {a.statement} ({_refs(a.evidence[:2])})"
+        f"- steps {a.onset[0]}-{a.onset[1]}, severity {a.severity:.2f}, from the {a.supplied_by.words}: {a.statement} "
+        f"({_refs(a.evidence[:2])})"
         for a in case.anomalies
     ]
     order = [f"{lead.sentence[:1].upper()}{lead.sentence[1:]}." for lead in leads(case.anomalies)]
@@ -111,15 +112,15 @@ def _scene(case: Case) -> list[str]:
 def _suspects(suspects: list[Suspect]) -> list[str]:
     if not suspects:
         return []
-    rows = ["| rank | suspect | kind | score | why | outcome | evidence |", "|---|---|---|---|---|---|---|"]
+    rows = ["| rank | suspect | kind | from the | score | why | outcome | evidence |", "|" + "---|" * 8]
     shown = [s for s in suspects if s.rank <= _SHOWN or " | " in s.reason or s.status]
     for suspect in shown:
         title = suspect.title if suspect.status is not Verdict.REFUTED else f"~~{suspect.title}~~"
         why, _, outcome = suspect.reason.partition(" | ")
         status = f"{suspect.status}: {outcome}" if suspect.status else outcome or "not tested"
         rows.append(
-            f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.score:.2f} | {_cell(why)} | "
-            f"{_cell(status)} | {_refs(suspect.evidence[:2])} |"
+            f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.supplied_by.words} | "
+            f"{suspect.score:.2f} | {_cell(why)} | {_cell(status)} | {_refs(suspect.evidence[:2])} |"
         )
     others = len(suspects) - len(shown)
     rest = [f"{others} more changes rank below these and were not tested."] if others else []

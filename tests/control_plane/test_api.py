@@ -18,8 +18,8 @@ from fastapi.testclient import TestClient
 from small_project import SmallProject, commit, until
 
 from context_store import Store
-from context_store.records import NewRun, Project, Proposal
-from contracts.enums import ProposalState, Role, RunRole
+from context_store.records import Anomaly, NewRun, Project, Proposal, Suspect
+from contracts.enums import CauseKind, ProposalState, Role, RunRole
 from contracts.evidence import EvidenceRef
 from control_plane.api.app import create_app
 from control_plane.api.guards import MAX_BODY_BYTES
@@ -194,6 +194,45 @@ def test_runs_points_and_the_case_file(client: TestClient, lathe: Lathe, proposa
     health = get("/health")
     assert health["needs_you"] == 1
     assert health["sentence"] == "One proposal waits for you: the loss rises"
+
+
+def test_each_role_sees_what_it_supplied(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:
+    """Shows R801-3.9: findings and suspects name the role of the team that supplied them; a view takes one role's."""
+    train_bad_run(lathe, small_project)
+    run, knowledge = (EvidenceRef(kind="run", id=RUN),), lathe.store.knowledge
+    blank: dict[str, Any] = {"run_id": RUN, "series": (), "onset": (10, 12), "severity": 0.5, "evidence": run}
+    seen = [
+        knowledge.put_anomaly(Anomaly(kind="level_shift", statement="the loss rises", **blank)),
+        knowledge.put_anomaly(
+            Anomaly(
+                kind="mixture_shift", statement="web takes over", probe={"supplied_by": "pipeline_developer"}, **blank
+            )
+        ),
+    ]
+    knowledge.open_investigation("case-2", RUN, [each.id for each in seen], "both", time.time())
+    for rank, (key, kind) in enumerate({"commit:a": CauseKind.CODE, "launch:lr": CauseKind.CONFIG}.items(), start=1):
+        about: dict[str, Any] = {"investigation_id": "case-2", "key": key, "cause_kind": kind, "title": key}
+        knowledge.put_suspect(Suspect(**about, commits=(), evidence=run, score=0.5, rank=rank))
+    viewer = header(lathe.store, Role.VIEWER)
+
+    def get(path: str) -> dict[str, Any]:
+        found: dict[str, Any] = client.get(f"/api/v1{path}", headers=viewer).json()
+        return found
+
+    every = [(each["statement"], each["supplied_by"]) for each in get(f"/runs/{RUN}/findings")["findings"]]
+    assert every == [("the loss rises", "metric_inspector"), ("web takes over", "pipeline_developer")]
+    of_data = get(f"/runs/{RUN}/findings?role=pipeline_developer")
+    assert [each["statement"] for each in of_data["findings"]] == ["web takes over"]
+    nobody = get(f"/runs/{RUN}/findings?role=output_inspector")
+    assert nobody["findings"] == []
+    assert "2 found by other roles" in nobody["sentence"]
+    assert get("/investigations/case-2")["supplied_by"] == {
+        "anomalies": {str(seen[0].id): "metric_inspector", str(seen[1].id): "pipeline_developer"},
+        "suspects": {"commit:a": "infrastructure_coder", "launch:lr": "model_trainer"},
+    }
+    coder = get("/investigations/case-2?role=infrastructure_coder")
+    assert ([each["key"] for each in coder["suspects"]], coder["anomalies"]) == (["commit:a"], [])
+    assert client.get(f"/api/v1/runs/{RUN}/findings?role=nobody", headers=viewer).status_code == 422
 
 
 def test_numbers_that_json_lacks_are_words(client: TestClient, lathe: Lathe, small_project: SmallProject) -> None:

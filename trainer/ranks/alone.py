@@ -38,6 +38,10 @@ class Ranks:
         """Seconds that each rank computed in the forward passes since the last call; empty where that is not known."""
         return ()
 
+    def self_check(self) -> tuple[float, ...]:
+        """How far each rank's result of the fixed computation departs; empty in one process, which has no peers."""
+        return ()
+
     def announce(self, order: str) -> None:
         """The first process says which method of its training the others are to call too."""
 

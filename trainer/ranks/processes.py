@@ -24,6 +24,7 @@ from trainer.ranks.alone import Ranks
 from trainer.ranks.context import ContextTables
 from trainer.ranks.dispatch import dispatched_experts
 from trainer.ranks.mesh import Mesh, Span
+from trainer.ranks.self_check import checked_results, departures
 from trainer.ranks.units import Units
 from trainer.router import Routing
 from trainer.stopwatch import Computing
@@ -185,6 +186,9 @@ class ProcessRanks(Ranks):
         if self._stopwatch is None:
             return ()
         return tuple(torch.cat(self._all(torch.tensor([self._stopwatch.taken()]))).tolist())
+
+    def self_check(self) -> tuple[float, ...]:
+        return tuple(departures(torch.stack(self._all(checked_results()))).tolist())
 
     def experts(
         self, x_TD: Tensor, routing: Routing, weights: Mapping[str, Tensor], prefix: str, config: TrainConfig

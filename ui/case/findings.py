@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from ui import links
@@ -23,6 +25,7 @@ def show(client: Client, run_id: str) -> None:
     if not ordered:
         show_empty(found.sentence or "Nothing was found so far", f"`lathe detect {run_id}` looks now.")
         return
+    ordered = of_role(ordered, run_id)
     shown = ordered[:MAX_SHOWN]
     said = client.marks([subject(each.id) for each in shown])
     for each in shown:
@@ -33,6 +36,15 @@ def show(client: Client, run_id: str) -> None:
             triage.show(subject(each.id), mark)
     if rest := len(ordered) - len(shown):
         st.html(f"<p class='lt-muted'>{rest} began later: <code>lathe detect {escape(run_id)}</code> lists all.</p>")
+
+
+def of_role(found: Sequence[Finding], run_id: str) -> list[Finding]:
+    """Those of the role of the team that the reader chooses, where several supplied something."""
+    roles = sorted({each.supplied_by for each in found} - {""})
+    chosen = None
+    if len(roles) > 1:
+        chosen = st.pills("Supplied by", roles, format_func=words, key=f"supplied-by-{run_id}")
+    return [each for each in found if chosen in (None, each.supplied_by)]
 
 
 def subject(anomaly_id: int) -> str:
@@ -47,9 +59,10 @@ def render(finding: Finding, mark: Mark | None) -> str:
         outcome = f": {words(finding.verdict)}" if finding.verdict else ""
         address = escape(links.investigation(finding.investigation_id))
         case = f'<a href="{address}" target="_self">its case{escape(outcome)}</a>'
+    role = chips.fact("from the", words(finding.supplied_by)) if finding.supplied_by else ""
     past = "".join(f"<div class='lt-muted'>seen before: {escape(each)}</div>" for each in finding.seen_before)
     return (
         f'<div class="lt-found"><b>{escape(finding.statement)}</b>{past}<div class="lt-facts">'
-        f"{chips.fact('began', steps(finding.onset))}{case}{triage.chip(mark)}</div>"
+        f"{chips.fact('began', steps(finding.onset))}{role}{case}{triage.chip(mark)}</div>"
         f"<div>{chips.evidence(finding.evidence)}</div></div>"
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from ui.components import chips
-from ui.components.markup import escape
+from ui.components.markup import escape, words
 from ui.components.messages import show_empty
 from ui.records import Case, Suspect
 
@@ -24,21 +24,23 @@ def show(case: Case) -> None:
     top = max(suspect.score for suspect in case.suspects) or 1.0
     shown = [suspect for suspect in case.suspects if suspect.status or suspect.rank <= TOP]
     rest = [suspect for suspect in case.suspects if suspect not in shown]
-    st.html(table(shown, scope, top))
+    roles = case.supplied_by.suspects
+    st.html(table(shown, scope, top, roles))
     if rest:
         with st.expander(f"{len(rest)} less suspicious, not tested so far"):
-            st.html(table(rest, scope, top))
+            st.html(table(rest, scope, top, roles))
 
 
-def table(suspects: Sequence[Suspect], scope: str | None, top: float) -> str:
-    rows = "".join(row(suspect, scope, top) for suspect in suspects)
+def table(suspects: Sequence[Suspect], scope: str | None, top: float, roles: Mapping[str, str]) -> str:
+    """`roles`: which role of the team supplied a suspect, by its key."""
+    rows = "".join(row(suspect, scope, top, roles.get(suspect.key, "")) for suspect in suspects)
     return (
         f'<div class="lt-scroll"><table class="lt-table lt-suspects"><thead>{_HEAD}</thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def row(suspect: Suspect, scope: str | None, top: float) -> str:
+def row(suspect: Suspect, scope: str | None, top: float, role: str) -> str:
     title = escape(suspect.title)
     if suspect.status == "refuted":
         title = f"<s>{title}</s>"
@@ -50,7 +52,7 @@ def row(suspect: Suspect, scope: str | None, top: float) -> str:
     return (
         f'<tr class="lt-row-{escape(suspect.status or "open")}"><td>{suspect.rank}</td>'
         f"<td><div>{title}</div><div class='lt-muted'>{escape(why)}</div>{chips.evidence(suspect.evidence)}</td>"
-        f"<td>{chips.tag(suspect.cause_kind)}</td>"
+        f"<td>{chips.tag(suspect.cause_kind)}<div class='lt-muted'>{escape(words(role))}</div></td>"
         f'<td title="{suspect.score:.3g}"><div class="lt-bar"><i style="width:{share * 100:.0f}%"></i></div></td>'
         f"<td>{outcome}<div>{escape(result)}</div></td></tr>"
     )

@@ -21,6 +21,7 @@ from context_store.records import (
     VerdictRecord,
 )
 from contracts.enums import InvestigationState
+from contracts.team import TeamRole
 from control_plane.api.access import ClockDep, ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import Body, Page, PagingDep, page
@@ -49,12 +50,20 @@ class OneInvestigation(Body):
     investigation: Investigation
 
 
+class SuppliedBy(Body):
+    """Which role of the team supplied each anomaly (by id) and each suspect (by key)."""
+
+    anomalies: dict[int, TeamRole]
+    suspects: dict[str, TeamRole]
+
+
 class CaseFile(OneInvestigation):
     """`verification_run`: result of the effect that carried the fix, or null. `budget`: null until it was opened."""
 
     run: Run
     anomalies: list[Anomaly]
     suspects: list[Suspect]
+    supplied_by: SuppliedBy
     diagnostics: list[Diagnostic]
     verdicts: list[VerdictRecord]
     proposals: list[Proposal]
@@ -92,9 +101,9 @@ def open_investigation(store: StoreDep, clock: ClockDep, principal: ResearcherDe
 
 
 @router.get("/{case_id}", response_model=CaseFile)
-def investigation(store: StoreDep, case_id: str) -> Answer:
-    """One case with everything that belongs to it."""
-    return Answer(case_file(store, case_id))
+def investigation(store: StoreDep, case_id: str, role: TeamRole | None = None) -> Answer:
+    """One case with everything that belongs to it; of a role of the team only what that one supplied."""
+    return Answer(case_file(store, case_id, role))
 
 
 @router.post("/{case_id}/ask-again", response_model=OneInvestigation)

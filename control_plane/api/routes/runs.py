@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from context_store.records import Checkpoint, Run, Segment, TimelineEvent
 from contracts.enums import CauseKind, RunRole, TimelineKind, Verdict
 from contracts.evidence import EvidenceRef
+from contracts.team import TeamRole
 from control_plane.api.access import ResearcherDep, StoreDep
 from control_plane.api.answer import Answer, Arrays
 from control_plane.api.bodies import Body, Page, Paging, PagingDep, first, page
@@ -75,6 +76,7 @@ class FindingOut(Body):
     statement: str
     seen_before: list[str]
     evidence: list[EvidenceRef]
+    supplied_by: TeamRole
 
 
 class Findings(Body):
@@ -163,11 +165,11 @@ def timeline(
 
 
 @router.get("/{run_id}/findings", response_model=Findings)
-def found_so_far(store: StoreDep, run_id: str) -> Answer:
-    """What was found in the run so far, without looking again."""
+def found_so_far(store: StoreDep, run_id: str, role: TeamRole | None = None) -> Answer:
+    """What was found in the run so far, without looking again; all of it, or what one role of the team supplied."""
     store.runs.get(run_id)
-    found = findings(store, run_id)
-    return Answer({"findings": found, "sentence": "" if found else nothing_found(store, run_id)})
+    found = findings(store, run_id, role)
+    return Answer({"findings": found, "sentence": "" if found else nothing_found(store, run_id, role)})
 
 
 @router.post("/{run_id}/detect", response_model=Findings)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from contracts.team import TeamRole
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import Floats, RunView, Steps
@@ -74,4 +75,5 @@ def _finding(view: RunView, name: str, onset: tuple[int, int], values: Floats, i
             until=last,
         ),
         specificity=33,
+        supplied_by=TeamRole.OUTPUT_INSPECTOR,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from contracts.names import SeriesName
+from contracts.team import TeamRole
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import Floats, RunView, Steps
@@ -71,4 +72,5 @@ def _finding(view: RunView, steps: Steps, ratios: Floats, at: int) -> Finding:
             until=last,
         ),
         specificity=74,
+        supplied_by=TeamRole.MODEL_TRAINER,
     )

@@ -9,6 +9,7 @@ import math
 
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
+from contracts.team import TeamRole
 from loops.debug.contrast import Place, probe_at
 from loops.debug.finding import Finding
 from loops.debug.measure import Reading
@@ -93,4 +94,5 @@ def _finding(view: RunView, segment: SegmentView, sentences: list[str], *, opens
         probe=probe_at(view, series, Reading.SLOPE, place, onset[0]),
         specificity=70 if series else 15,
         standalone=bool(series),
+        supplied_by=TeamRole.MODEL_TRAINER,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from contracts.events import Scalar
+from contracts.team import TeamRole
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import Floats, RunView, Steps
@@ -112,4 +113,5 @@ def _finding(view: RunView, name: str, at: int, ratio: float, words: str) -> Fin
             until=last,
         ),
         specificity=73,
+        supplied_by=TeamRole.MODEL_TRAINER,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from contracts.team import TeamRole
 from loops.debug.finding import Finding, series_ref
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import Floats, RunView, SegmentView, Steps
@@ -64,4 +65,5 @@ def _finding(view: RunView, segment: SegmentView, name: str, old: float, new: fl
             until=last,
         ),
         specificity=58,
+        supplied_by=TeamRole.PIPELINE_DEVELOPER,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from contracts.team import TeamRole
 from loops.debug.finding import Finding, series_ref, words
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import RunView
@@ -96,4 +97,5 @@ def _finding(view: RunView, turns: list[_Turn], onset: tuple[int, int], fall: fl
             until=last,
         ),
         specificity=40,
+        supplied_by=TeamRole.OUTPUT_INSPECTOR,
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.agent_parts.stored_case import CASE, NOW, RUN, Stored, Texts, lay_out
+from benchmarks.agent_parts.stored_case import CASE, NOW, PROJECT, RUN, Stored, Texts, lay_out
 from context_store import Store
 from context_store.records import Principal
 from contracts.enums import ProposalState, Role
@@ -32,10 +32,10 @@ def tools_for(store: Store, caller: Any) -> Any:
     return McpTools(store, caller, open_case=lambda run_id: CASE, clock=lambda: NOW, version="1")
 
 
-def stdio(store: Store, home: Path, secret: str = "") -> Any:
+def stdio(store: Store, home: Path, secret: str = "", *options: str) -> Any:
     known = {key: value for key, value in os.environ.items() if not key.startswith("LATHE_")}
     env = {**known, "LATHE_HOME": str(home), "LATHE_DATABASE_URL": store.url, "LATHE_MCP_TOKEN": secret}
-    command = ["-m", "control_plane.cli.main", "mcp"]
+    command = ["-m", "control_plane.cli.main", "mcp", *options]
     return mcp.StdioServerParameters(command=sys.executable, args=command, env=env, cwd=ROOT)
 
 
@@ -136,6 +136,27 @@ def test_no_role_can_approve_here(still_store: Store, stored: Stored, role: Role
     if role is Role.VIEWER:
         with pytest.raises(RoleRequired):
             tools.call(principal, "start_investigation", {"run_id": RUN})
+
+
+def test_a_server_for_one_role_of_the_team_gives_no_other_tools(
+    still_store: Store, stored: Stored, short_folder: Path
+) -> None:
+    """Shows R801-3.9: the metric inspector's agent reads series, and neither diffs nor proposes, even as an admin."""
+    secret = still_store.tokens.create("bot", Role.ADMIN)
+
+    async def session() -> None:
+        async with mcp.Client(stdio(still_store, short_folder, secret, "--role", "metric_inspector")) as client:
+            names = {each.name for each in (await client.list_tools()).tools}
+            assert {"statistic_across", "case_file", "start_investigation"} <= names
+            assert not {"hunks", "propose_run_control", "read_case"} & names
+            assert not (await client.call_tool("list_series", {"run_id": RUN})).is_error
+            for name, arguments in (("hunks", {"project_id": PROJECT, "commit": "x"}), ("propose_run_control", STOP)):
+                refused = await client.call_tool(name, arguments)
+                assert refused.is_error
+                assert f"the metric inspector has no tool {name}" in refused.content[0].text
+
+    asyncio.run(session())
+    assert len(still_store.proposals.list()) == 1
 
 
 def test_text_in_data_that_orders_an_approval_is_only_data(still_store: Store, tmp_path: Path) -> None:
