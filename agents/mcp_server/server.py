@@ -65,7 +65,7 @@ class McpTools:
     def tools(self, principal: Principal) -> tuple[Tool, ...]:
         """What its role may use."""
         actor = ":".join(filter(None, ("mcp", self._team_role, principal.name)))
-        tools = READING
+        tools: tuple[Tool, ...] = READING
         if principal.role.includes(Role.RESEARCHER):
             tools = (*READING, *Desk(open_case=self._open_case, actor=actor, clock=self._clock).tools())
         if self._team_role is not None:
