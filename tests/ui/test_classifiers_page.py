@@ -27,6 +27,7 @@ Page = Any
 CASE = "classifier-offers-1"
 _OFFER = ("win", "free", "prize", "cash", "urgent", "bonus", "cheap", "deal", "winner", "credit")
 _OTHER = ("meeting", "patch", "compile", "thread", "kernel", "review", "branch", "build", "release", "server")
+_IS_NEXT = "shown => document.querySelector('.lt-card.lt-text')?.innerText !== shown"
 MARKUP = '<b id="injected">bold</b>'
 
 
@@ -80,6 +81,7 @@ def test_a_person_labels_fifty_texts_and_approves_the_deployment(
         else:
             page.get_by_role("button", name=label, exact=False).first.click()
         page.get_by_text(f"{number + 1} of 50 labelled, {number + 1} by you").wait_for()
+        page.wait_for_function(_IS_NEXT, arg=text)
     assert page.locator("#injected").count() == 0
     wait_until(lambda: bool(working.store.proposals.list()))
     page.goto(f"{lathe.url}/classifiers?case={CASE}")

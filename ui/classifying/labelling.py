@@ -35,6 +35,7 @@ def _ask(classifier: Classifier) -> None:
 
 
 def _buttons(classifier: Classifier, question: Question) -> None:
+    """Their keys name the question, so that a late click never says something of the next one."""
     if session.principal().role == "viewer":
         show_empty("You can read this, but not label it", "Labelling needs the role researcher.")
         return
@@ -42,7 +43,7 @@ def _buttons(classifier: Classifier, question: Question) -> None:
     places = st.columns([1, 1, 3])
     for number, (place, name) in enumerate(zip(places, classifier.classes, strict=False), start=1):
         place.button(
-            name.replace("[", "(").replace("]", ")"), key=f"label:{number}", shortcut=str(number), width="stretch",
+            name.replace("[", "(").replace("]", ")"), key=f"label:{question.batch}:{question.item}:{number}", shortcut=str(number), width="stretch",
             type="primary" if number == 1 else "secondary", on_click=_say,
             args=(classifier.case_id, question, name),
         )  # fmt: skip
