@@ -6,7 +6,7 @@ import streamlit as st
 
 from ui import session
 from ui.classified import Agreement, Classifier, Interval, NextQuestion, Question
-from ui.components.markup import escape
+from ui.components.markup import as_label, escape
 from ui.components.messages import errors_shown, show_empty, show_error
 from ui.components.tables import row, table
 from ui.transport import ApiError
@@ -43,8 +43,8 @@ def _buttons(classifier: Classifier, question: Question) -> None:
     places = st.columns([1, 1, 3])
     for number, (place, name) in enumerate(zip(places, classifier.classes, strict=False), start=1):
         place.button(
-            name.replace("[", "(").replace("]", ")"), key=f"label:{question.batch}:{question.item}:{number}", shortcut=str(number), width="stretch",
-            type="primary" if number == 1 else "secondary", on_click=_say,
+            as_label(name), key=f"label:{question.batch}:{question.item}:{number}", shortcut=str(number),
+            type="primary" if number == 1 else "secondary", width="stretch", on_click=_say,
             args=(classifier.case_id, question, name),
         )  # fmt: skip
 
