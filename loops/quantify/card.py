@@ -86,7 +86,7 @@ def _where(standing: Json) -> Iterator[str]:
     yield "| slice | n | right (95 %) |"
     yield "|---|---|---|"
     for each in standing["slices"]:
-        yield f"| {each['name']} | {each['num_texts']} | {_interval(each)} |"
+        yield f"| {_cell(each['name'])} | {each['num_texts']} | {_interval(each)} |"
     if standing["clusters"]:
         yield ""
         yield "Mistakes on the evaluation set:"
@@ -102,7 +102,8 @@ def _history(book: CaseBook) -> Iterator[str]:
         f1 = "-" if each.get("error") else _interval(each["evaluation"]["f1"])
         decision = each["decision"]
         taken = "yes" if decision["is_taken"] else "no"
-        yield f"| {each['number']} | {each['revision']['why']} | {f1} | {taken} | {decision['reason']} |"
+        why, reason = _cell(each["revision"]["why"]), _cell(decision["reason"])
+        yield f"| {each['number']} | {why} | {f1} | {taken} | {reason} |"
 
 
 def _limits(standing: Json, final: Json | None) -> Iterator[str]:
@@ -127,6 +128,11 @@ def _interval(score: Json) -> str:
     if score["value"] is None:
         return "-"
     return f"{score['value']:.3f} ({_number(score['low'])} to {_number(score['high'])})"
+
+
+def _cell(text: str) -> str:
+    """Of a table: one line, no bars."""
+    return " ".join(str(text).replace("|", "/").split())
 
 
 def _number(value: float | None) -> str:
