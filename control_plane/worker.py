@@ -26,6 +26,7 @@ from control_plane.proposing import request_approved
 from control_plane.silence import SilenceWatch
 from control_plane.timekeeper import Timekeeper
 from control_plane.wiring import Lathe
+from loops.core import AwaitsPerson
 from loops.runner import CaseStatus
 
 _log = structlog.get_logger(__name__)
@@ -34,6 +35,7 @@ _CASES_S = 1.0
 _SHIP_S = 2.0
 _RETRY_S = 0.5
 _MAX_CASE_FAILURES = 3
+_REST_S = 2.0  # between two looks at a case that waits for a person's labels
 
 
 class _Stopping(Exception):
@@ -139,6 +141,7 @@ class CaseThreads:
         self._threads: dict[str, threading.Thread] = {}
         self._failures: dict[str, int] = {}
         self._given_up: dict[str, Exception] = {}
+        self._rests_until: dict[str, float] = {}
         self._stopping = threading.Event()
         self._halted = threading.Event()
 
@@ -173,7 +176,7 @@ class CaseThreads:
         if case.state == InvestigationState.CLOSED or failure_of(self._lathe.store, case.id) is not None:
             return False
         if case.state == InvestigationState.OPEN:
-            return True
+            return self._clock() >= self._rests_until.get(case.id, 0.0)
         proposals = self._lathe.store.proposals.list(investigation_id=case.id)
         return not any(each.state == ProposalState.OPEN and each.expires_at > self._clock() for each in proposals)
 
@@ -187,6 +190,9 @@ class CaseThreads:
             self._given_up.pop(case_id, None)
         except _Stopping:
             _log.info("case paused", case=case_id)
+        except AwaitsPerson as error:
+            self._rests_until[case_id] = self._clock() + _REST_S
+            _log.info("case rests", case=case_id, reason=error.message)
         except Exception as error:  # a thread's end: the failure is kept, told, and tried again a few times
             self._note(case_id, error)
         finally:

@@ -191,6 +191,13 @@ class Loop(Protocol):
         ...
 
 
+class AwaitsPerson(LatheError):
+    """`measure` raises it while a person has not given what only a person can: the case rests and is looked at again.
+
+    The time it rests counts in none of its limits.
+    """
+
+
 class EmptyCycle(LatheError):
     """A cycle ended without a stored change or a stored negative result (R801-1.2)."""
 

@@ -12,7 +12,21 @@ from ui import session
 from ui.client import Client
 from ui.components.messages import errors_shown, show_error
 from ui.transport import UNAUTHORIZED, ApiError, UiSettings, connect
-from ui.views import approvals, chat, compare, data, found, loops, memory, run, runs, system, timeline, today
+from ui.views import (
+    approvals,
+    chat,
+    classifiers,
+    compare,
+    data,
+    found,
+    loops,
+    memory,
+    run,
+    runs,
+    system,
+    timeline,
+    today,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -49,6 +63,7 @@ def _pages() -> dict[str, list[Page]]:
             st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
             st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
             st.Page(data.page, title="Data", icon=":material/database:", url_path="data"),
+            st.Page(classifiers.page, title="Classifiers", icon=":material/label:", url_path="classifiers"),
             st.Page(run.page, title="Run", url_path="run", visibility="hidden"),
         ],
         "Memory & system": [

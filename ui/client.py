@@ -23,6 +23,7 @@ from ui.catalog import (
     Subset,
     Why,
 )
+from ui.classified import Cell, Classifier, NextQuestion, WholeClassifier, WrongText
 from ui.conversation import Answer, Thread, WholeThread
 from ui.oversight import Autonomy, Flow, MadeToken, Policies, Schedule, System, Token
 from ui.records import (
@@ -136,6 +137,32 @@ class Client(Transport):
         """Newest first."""
         query = {"case_id": case_id, "limit": 1000}
         return self.get(f"/loops/{_part(name)}/ledger", tuple[LedgerEntry, ...], query, key="entries")
+
+    def classifiers(self) -> tuple[Classifier, ...]:
+        """Newest first."""
+        return self.all("/classifiers", Classifier, key="classifiers")
+
+    def classifier(self, case_id: str) -> WholeClassifier:
+        return self.get(f"/classifiers/{_part(case_id)}", WholeClassifier)
+
+    def next_question(self, case_id: str) -> NextQuestion:
+        """The next text for this person to label."""
+        return self.get(f"/classifiers/{_part(case_id)}/next", NextQuestion)
+
+    def label(self, case_id: str, batch: str, item: str, label: str) -> None:
+        body = {"batch": batch, "item": item, "label": label}
+        self.send("POST", f"/classifiers/{_part(case_id)}/labels", json=body)
+
+    def confusion(self, case_id: str, version: int, attribute: str) -> tuple[Cell, ...]:
+        """`attribute`: by which it is split; "" for all texts together."""
+        query = {"version": version, "attribute": attribute}
+        return self.get(f"/classifiers/{_part(case_id)}/confusion", tuple[Cell, ...], query, key="cells")
+
+    def confused_texts(
+        self, case_id: str, version: int, attribute: str, *, slice_value: str, wanted: str, said: str
+    ) -> tuple[WrongText, ...]:
+        query = {"version": version, "attribute": attribute, "slice": slice_value, "wanted": wanted, "said": said}
+        return self.get(f"/classifiers/{_part(case_id)}/texts", tuple[WrongText, ...], query, key="texts")
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         return self.all("/data/pipelines", Pipeline, key="pipelines")

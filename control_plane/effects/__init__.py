@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from control_plane.effects.case_work import DoCaseWork
+from control_plane.effects.deploy_classifier import DeployClassifier
 from control_plane.effects.diagnostic_run import DiagnosticRun
 from control_plane.effects.effect_kind import DONE, EffectHandler, Landed, Workshop
 from control_plane.effects.notify import Notify
@@ -22,6 +23,8 @@ def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     """One handler per kind."""
     resume, code, config = ResumeWithPatch(workshop), PatchCode(workshop), PatchConfig(workshop)
     data, scaffold = PatchData(workshop), PromoteScaffold(workshop)
-    undo = Undo(workshop.store, {each.kind: each for each in (resume, code, config, data, scaffold)})
+    classifier = DeployClassifier(workshop)
+    undoable = (resume, code, config, data, scaffold, classifier)
+    undo = Undo(workshop.store, {each.kind: each for each in undoable})
     trainings = (DiagnosticRun(workshop), DoCaseWork(workshop), StartRun(workshop), resume)
-    return (*trainings, code, config, data, scaffold, Notify(workshop), undo, *run_controls(workshop))
+    return (*trainings, *undoable[1:], Notify(workshop), undo, *run_controls(workshop))

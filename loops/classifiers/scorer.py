@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import inspect
 import zlib
+from collections.abc import Sequence
 
-from loops.classifiers import features
+from loops.classifiers import features, rules
 from loops.classifiers.model import Classifier
 
 _MAIN = '''
 SLOPE, OFFSET, BIAS, THRESHOLD = {slope!r}, {offset!r}, {bias!r}, {threshold!r}
 DIGEST = {digest!r}
+RULES = {rules!r}
 
 
 def probabilities(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -19,7 +21,7 @@ def probabilities(texts: Sequence[str]) -> NDArray[np.float64]:
     found, start = columns(texts)
     sums = np.concatenate([[0.0], np.cumsum(_WEIGHTS[found], dtype=np.float64)])
     margins = (sums[start[1:]] - sums[start[:-1]]) / np.sqrt(np.maximum(np.diff(start), 1)) + BIAS
-    return 0.5 * (1.0 + np.tanh(0.5 * (SLOPE * margins + OFFSET)))
+    return decided(texts, RULES, 0.5 * (1.0 + np.tanh(0.5 * (SLOPE * margins + OFFSET))))
 
 
 def main() -> None:
@@ -42,13 +44,15 @@ if __name__ == "__main__":
 '''
 
 
-def source(model: Classifier, *, name: str, positive: str) -> str:
-    """The file's text. It scores bit for bit as `model` does; `positive` names the class it finds."""
+def source(model: Classifier, *, name: str, positive: str, ruled: Sequence[rules.Rule] = ()) -> str:
+    """The file's text. It scores bit for bit as `model` with the rules does; `positive` names the class it finds."""
     body = inspect.getsource(features)
     head, _, rest = body.partition("from __future__ import annotations\n")
-    imports = "from __future__ import annotations\n\nimport base64\nimport json\nimport sys\nimport zlib\n"
+    imports = "from __future__ import annotations\n\nimport base64\nimport json\nimport re\nimport sys\nimport zlib\n"
     title = f'"""Classifier {name}: is a text {positive}? Made by Lathe; model {model.digest[:12]}.\n\n'
     weights = base64.b85encode(zlib.compress(model.weights.tobytes(), 9)).decode()
     numbers = {"slope": model.slope, "offset": model.offset, "bias": model.bias, "threshold": model.threshold}
-    main = _MAIN.format(**numbers, digest=model.digest, positive=positive, weights=weights)
-    return title + head.removeprefix('"""') + imports + rest.lstrip("\n") + main
+    main = _MAIN.format(**numbers, digest=model.digest, positive=positive, weights=weights, rules=tuple(ruled))
+    above = inspect.getsource(rules)
+    above = "\n\n" + above[above.index("Rule = ") :]
+    return title + head.removeprefix('"""') + imports + rest.lstrip("\n") + above + main

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("contracts", "context_store", "trainer", "agents", "loops", "control_plane", "ui", "benchmarks", "tests")
 COMMANDS = {
-    "backend", "backup", "chat", "code", "completeness", "config", "data", "delete", "demo", "detect", "diagnose",
+    "backend", "backup", "chat", "classifier", "code", "completeness", "config", "data", "delete", "demo", "detect", "diagnose",
     "diff", "doctor", "down", "environment", "evals", "experiment", "expire", "export", "ingest", "mcp", "mlflow",
     "negatives", "owner", "policy", "proposals", "providers", "redactions", "report", "restore", "runs", "schedule",
     "search", "shares", "timeline", "tokens", "train", "up", "why",

@@ -304,3 +304,7 @@ def test_a_silent_stream_can_be_left_and_is_then_stopped() -> None:
     assert stopped.is_set()
     assert list(live.attended(iter("ab"), said.set)) == ["a", "b"]
     assert not said.is_set()
+
+
+def test_a_name_in_the_label_of_a_button_is_no_markdown() -> None:
+    assert markup.as_label("**spam** [a](x)\n`b`") == r"\*\*spam\*\* \[a\]\(x\) \`b\`"

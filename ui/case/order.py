@@ -21,6 +21,7 @@ _ACTS = {
     "patch_code": "The changed code is committed on a branch of its own; no training changes by that.",
     "patch_config": "The changed configuration file is committed on a branch of its own; no training changes by that.",
     "patch_data": "The changed stage is checked by the command below and committed on a branch of its own.",
+    "deploy_classifier": "The name points at the approved version; what is deployed now stays on disk.",
     "promote_scaffold": "The scaffold's ref moves to the candidate commit.",
     "notify": "The text is sent to the address.",
     "undo": "What was carried out before is taken back.",

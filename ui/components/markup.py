@@ -16,6 +16,11 @@ def escape(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
+def as_label(text: str) -> str:
+    """For labels of buttons, which Streamlit reads as Markdown: every sign stands for itself."""
+    return re.sub(r"([^\w\s])", r"\\\1", " ".join(text.split()))
+
+
 def report(text: str) -> str:
     """A stored report, whose images would make the browser fetch foreign addresses: only their words remain."""
     return re.sub(r"!\[([^\]]*)\]\s*(\([^)]*\)|\[[^\]]*\])?", r"(picture: \1)", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from ui import palette, session
+from ui import links, palette, session
 from ui.case import (
     aftermath,
     decision,
@@ -44,6 +44,9 @@ def _show_without_run(client: Client, case: Case) -> None:
     told, doing = st.columns([2.6, 1], gap="medium")
     with told:
         st.html(f"<h2>{escape(case.investigation.title)}</h2><p>{escape(case.investigation.statement)}</p>")
+        if case.investigation.loop == "classifier":
+            address = escape(links.classifier(case.investigation.id))
+            st.html(f'<p><a href="{address}" target="_self">Label its texts, and see its versions and mistakes</a></p>')
     with doing:
         every = picture.LIVE_S if case.investigation.state != "closed" else picture.IDLE_S
         st.fragment(feed.show, run_every=every)(client, case.investigation.id)

@@ -62,7 +62,8 @@ def _charter(loop: Loop) -> str:
 
 
 def _show_rounds(client: Client, loop: Loop) -> None:
-    cases = {case.id: case for case in client.investigations()[:MAX_CASES]}
+    mine = [case for case in client.investigations() if case.loop == loop.name]
+    cases = {case.id: case for case in mine[:MAX_CASES]}
     if not cases:
         show_empty(
             "This loop has not worked yet", "`lathe diagnose RUN` gives it a case; `lathe demo` shows a whole one."

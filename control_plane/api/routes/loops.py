@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -82,14 +83,11 @@ def loops(store: StoreDep) -> Answer:
 @router.get("/{name}/scores", response_model=Scores)
 def scores(store: StoreDep, name: str) -> Answer:
     """The measures of the newest cases, with the gates that decide on them."""
-    from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
-
     _require(name)
-    gates = (Gate(label="gone below", value=ABSENT_BELOW), Gate(label="there from", value=PRESENT_FROM))
-    newest = store.knowledge.investigations()[:_MOST_SCORED]
-    found = tuple(score for case in newest for score in _scores(store, case.id))
-    unit = "share of the anomaly (0 = control, 1 = recorded run)"
-    return Answer(Scores(unit=unit, gates=list(gates), scores=list(found)).model_dump())
+    scale = _versions() if name == "classifier" else _reruns()
+    newest = [case.id for case in store.knowledge.investigations() if case.loop == name][:_MOST_SCORED]
+    found = [score for case_id in newest for score in scale.of(store, case_id)]
+    return Answer(Scores(unit=scale.unit, gates=list(scale.gates), scores=found).model_dump())
 
 
 @router.get("/{name}/ledger", response_model=Ledger)
@@ -106,8 +104,9 @@ def ledger(
 
 def _registered() -> tuple[type[Loop], ...]:
     from loops.debug.loop import DebugLoop
+    from loops.quantify.loop import ClassifierLoop
 
-    return (DebugLoop,)
+    return DebugLoop, ClassifierLoop
 
 
 def _require(name: str) -> None:
@@ -117,7 +116,7 @@ def _require(name: str) -> None:
 
 
 def _state(store: Store, loop: type[Loop]) -> LoopState:
-    cases = store.knowledge.investigations()
+    cases = [case for case in store.knowledge.investigations() if case.loop == loop.name]
     count = {state: sum(case.state is state for case in cases) for state in InvestigationState}
     return LoopState(name=loop.name, charter=_charter(loop.charter), level=store.policies.level(loop.name), cases=count)
 
@@ -132,7 +131,37 @@ def _charter(charter: Charter) -> LoopCharter:
     )
 
 
-def _scores(store: Store, case_id: str) -> Iterator[LoopScore]:
+@dataclass(frozen=True, kw_only=True)
+class _Scale:
+    """What a loop measures, and where its numbers come from."""
+
+    unit: str
+    gates: tuple[Gate, ...]
+    of: Callable[[Store, str], Iterator[LoopScore]]
+
+
+def _reruns() -> _Scale:
+    from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
+
+    gates = (Gate(label="gone below", value=ABSENT_BELOW), Gate(label="there from", value=PRESENT_FROM))
+    return _Scale(unit="share of the anomaly (0 = control, 1 = recorded run)", gates=gates, of=_rerun_scores)
+
+
+def _versions() -> _Scale:
+    return _Scale(unit="F1, agreement with the reference labels", gates=(), of=_version_scores)
+
+
+def _version_scores(store: Store, case_id: str) -> Iterator[LoopScore]:
+    """The F1 of each version that was taken, as a verdict is, and of those that were not."""
+    for each in store.casework.list(case_id, "version"):
+        f1 = each.body.get("evaluation", {}).get("f1", {})
+        if f1.get("value") is not None:
+            group = "verdict" if each.body["decision"]["is_taken"] else "not taken"
+            label = f"version {each.body['number']}: {each.body['revision']['why']}"
+            yield LoopScore(case_id=case_id, group=group, label=label, value=f1["value"], lo=f1["low"], hi=f1["high"])
+
+
+def _rerun_scores(store: Store, case_id: str) -> Iterator[LoopScore]:
     """The effect of each verdict with its interval, then each re-run's measure."""
     for verdict in store.knowledge.verdicts(case_id):
         if verdict.effect is not None:

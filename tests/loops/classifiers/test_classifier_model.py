@@ -19,6 +19,7 @@ from loops.classifiers.features import columns
 from loops.classifiers.groups import near_duplicates, out_of_fold
 from loops.classifiers.measures import calibration_error
 from loops.classifiers.model import Classifier, Settings, calibrated, cheapest_threshold, load, train
+from loops.classifiers.rules import SURE, decided
 
 LETTERS = corpus()
 
@@ -95,8 +96,9 @@ def test_no_other_threshold_is_cheaper(alarm: float, miss: float) -> None:
 
 def test_the_one_file_scorer_says_the_same_in_a_process_of_its_own(model: Classifier, tmp_path: Path) -> None:
     """Shows R801-5.3: deployment B, the small model, as one file that needs numpy alone."""
+    rules = ((("patch", "kernel"), True), (("prize",), False))
     path = tmp_path / "offers.py"
-    path.write_text(scorer.source(model, name="offers", positive="an offer"))
+    path.write_text(scorer.source(model, name="offers", positive="an offer", ruled=rules))
     unseen = corpus(50, seed=4, num_copies=0)
     lines = "\n".join(json.dumps({"id": number, "text": text}) for number, text in enumerate(unseen.texts))
     ran = subprocess.run(
@@ -104,8 +106,16 @@ def test_the_one_file_scorer_says_the_same_in_a_process_of_its_own(model: Classi
     )
     rows = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [row["id"] for row in rows] == list(range(50))
-    assert [row["probability"] for row in rows] == model.probabilities(unseen.texts).tolist()
-    assert [row["is_positive"] for row in rows] == model.predict(unseen.texts).tolist()
+    expected = decided(unseen.texts, rules, model.probabilities(unseen.texts))
+    assert [row["probability"] for row in rows] == expected.tolist()
+    both = np.array(["patch" in text.split() and "kernel" in text.split() for text in unseen.texts])
+    prize = np.array(["prize" in text.split() for text in unseen.texts])
+    assert (expected[both] == SURE).all()
+    assert (expected[prize & ~both] == 1.0 - SURE).all()
+    assert (expected[~prize & ~both] == model.probabilities(unseen.texts)[~prize & ~both]).all()
+    assert both.any()
+    assert (prize & ~both).any()
+    assert [row["is_positive"] for row in rows] == (expected >= model.threshold).tolist()
 
 
 def test_near_duplicates_are_one_group_and_never_on_both_sides_of_a_fold() -> None:

@@ -1,0 +1,135 @@
+"""A classifier's case in processes that are killed: after each step of the graph, and in the middle of its work."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import psycopg
+from langgraph.checkpoint.postgres import PostgresSaver
+from needs import CASE, NOW, documents, lines, need, open_case
+from psycopg.rows import dict_row
+
+from context_store import Store, open_store
+from contracts.enums import EffectKind, Role
+from loops.core import Workplace
+from loops.quantify.casebook import CaseBook
+from loops.quantify.loop import ClassifierLoop
+from loops.quantify.work import WORK
+from loops.runner import CaseStatus, Runner
+
+
+class DyingSaver(PostgresSaver):
+    """Saves three checkpoints and kills its process, as SIGKILL would, when the next is to be saved."""
+
+    saved: ClassVar[list[int]] = []  # of the process: LangGraph works on copies of a saver
+
+    def put(self, *arguments: object, **named: object) -> object:  # type: ignore[override]
+        if len(self.saved) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.saved.append(1)
+        return super().put(*arguments, **named)  # type: ignore[arg-type]
+
+
+def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None]:
+    """As `needs.hands`, but dies once in each piece of work: where it tells what it does, and before it is complete."""
+
+    def die(moment: str) -> None:
+        known = moments.read_text().splitlines() if moments.exists() else []
+        if moment not in known:
+            with moments.open("a") as file:
+                file.write(f"{moment}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def carry_out() -> None:
+        effect = store.effects.claim("worker", tuple(EffectKind), 0.0, NOW)
+        if effect is None:
+            return
+        if effect.kind is EffectKind.DEPLOY_CLASSIFIER:
+            store.effects.complete(effect.key, {"folder": "there"})
+            return
+        own = folder / str(effect.investigation_id)
+        place = Workplace(store=store, case_id=CASE, folder=own, tell=die, door=lambda: None)
+        answer = WORK[effect.payload["work"]](place, effect.payload["arguments"])
+        die(f"before {effect.key} is complete")
+        store.effects.complete(effect.key, {"answer": answer, "cpu_s": 1.0})
+
+    return carry_out
+
+
+def in_child(url: str, folder: Path) -> CaseStatus | None:
+    """How far a process of its own came; None when it was killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(list(CaseStatus).index(drive(url, folder)))
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return None
+    return list(CaseStatus)[os.WEXITSTATUS(status)]
+
+
+def drive(url: str, folder: Path) -> CaseStatus:
+    options = {"autocommit": True, "prepare_threshold": 0, "options": "-c search_path=langgraph"}
+    with (
+        open_store(url, clock=lambda: NOW) as store,
+        psycopg.connect(url, row_factory=dict_row, **options) as connection,  # type: ignore[arg-type]
+    ):
+        loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+        wait = deadly_hands(store, folder, folder / "moments")
+        saver = DyingSaver(connection)  # type: ignore[arg-type]
+        runner = Runner(store=store, checkpointer=saver, loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
+        return runner.start(loop.name, CASE).status
+
+
+def test_killed_again_and_again_every_version_is_made_once_and_the_same(database_url: str, tmp_path: Path) -> None:
+    texts = documents(tmp_path, lines(300))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA langgraph")
+        connection.execute("SET search_path TO langgraph")
+        PostgresSaver(connection).setup()  # type: ignore[arg-type]
+    with open_store(database_url, clock=lambda: NOW) as store:
+        open_case(store, tmp_path, need(max_versions=2), texts)
+    deaths = 0
+    while (status := in_child(database_url, tmp_path)) is not CaseStatus.CLOSED:
+        deaths += status is None
+        assert deaths < 60
+        if status is CaseStatus.WAITING_FOR_APPROVAL:
+            with open_store(database_url, clock=lambda: NOW) as store:
+                (proposal,) = store.proposals.list()
+                store.proposals.approve(proposal.id, "ada", Role.REVIEWER, "go", NOW, proposal.bound_hash)
+    assert deaths >= 10
+    with open_store(database_url, clock=lambda: NOW) as store:
+        book = CaseBook(store, CASE, NOW)
+        keys = [effect.key for effect in store.effects.list()]
+        assert len(keys) == len(set(keys))
+        models = sorted(path.stem for path in (tmp_path / CASE / "models").iterdir())
+        assert models == sorted({each["model_sha256"] for each in book.versions()})
+        assert [each["number"] for each in book.versions()] == [1, 2]
+        steps = [(e.action, e.detail["step"]) for e in store.ledger.list(subject=f"investigation:{CASE}")]
+        assert len(steps) == len(set(steps))
+        assert len(store.casework.list(CASE, "deployed")) == 1
+        calm = untouched(store, tmp_path, texts)
+    for version, other in zip(book.versions(), calm, strict=True):
+        assert (version["model_sha256"], version["probabilities"]) == (other["model_sha256"], other["probabilities"])
+
+
+def untouched(store: Store, folder: Path, texts: object) -> list[dict[str, object]]:
+    """The versions of the same need in a case that nobody kills."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from needs import hands
+
+    other = f"{CASE}-calm"
+    book = open_case(store, folder, need(name="calm", max_versions=2), texts, other)  # type: ignore[arg-type]
+    loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+    wait = hands(store, folder)
+    Runner(store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: NOW, wait=wait).start(
+        loop.name, other
+    )
+    return [dict(each) for each in book.versions()]

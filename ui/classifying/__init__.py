@@ -1,0 +1,1 @@
+"""The sections of the page Classifiers, each a module with `show`."""
