@@ -12,7 +12,7 @@ from ui import session
 from ui.client import Client
 from ui.components.messages import errors_shown, show_error
 from ui.transport import UNAUTHORIZED, ApiError, UiSettings, connect
-from ui.views import approvals, chat, compare, data, found, loops, memory, run, runs, system, timeline, today
+from ui.views import approvals, chat, compare, data, found, loops, memory, potential, run, runs, system, timeline, today
 
 FOLDER = Path(__file__).parent
 
@@ -47,6 +47,7 @@ def _pages() -> dict[str, list[Page]]:
         "Runs & data": [
             st.Page(runs.page, title="All runs", icon=":material/show_chart:", url_path="runs"),
             st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
+            st.Page(potential.page, title="Potential", icon=":material/trending_up:", url_path="potential"),
             st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
             st.Page(data.page, title="Data", icon=":material/database:", url_path="data"),
             st.Page(run.page, title="Run", url_path="run", visibility="hidden"),

@@ -25,16 +25,17 @@ from loops.evals.protocol import protocol
 from loops.evals.run import evaluate, save
 from loops.evals.task import Task, Text
 from loops.evals.tasks import generated
-from loops.potential.tiny_sft import SftRecipe, Tuning, build_mix, tuned_config
+from loops.potential.sft_recipe import SftRecipe
+from loops.potential.tiny_sft import Tuning, budget, build_mix, tuned_config
 from trainer.config import TrainConfig
 from trainer.corpus import corpus_of, load_corpus
 from trainer.recipe import Recipe
-from trainer.tiny_sft import Budget, states_at
+from trainer.tiny_sft import states_at
 from trainer.training import Training, TrainingState
 
-STEPS = 240
-TINY_STEPS, LONGER = 40, 4
-NUM_ITEMS = 40  # of each family
+STEPS = 150
+TINY_STEPS, LONGER = 30, 4
+NUM_ITEMS = 25  # of each family
 SEEDS = (1, 2, 3)
 _SHARE_BYTES = 400_000
 _HELD_OUT = 16_384
@@ -163,7 +164,7 @@ def _single_thread() -> None:
 
 
 def _sft(times: int) -> SftRecipe:
-    return SftRecipe(budget=Budget(steps=TINY_STEPS * times, batch_size=8, seq_len=128, lr_scale=0.5))
+    return SftRecipe(steps=TINY_STEPS * times)
 
 
 def _avoided() -> set[str]:
@@ -186,9 +187,8 @@ def _tuned(
 ) -> dict[str, Any]:
     recipe = _sft(times)
     examples, _ = build_mix(recipe, _avoided(), folder)
-    plain = Recipe(config=config)
-    (last,) = states_at(plain, state, examples, recipe.budget, [recipe.budget.steps], clock)
-    tuning = Tuning(trained_by=plain, state=state, checkpoint="", seed=config.seed)
+    tuning = Tuning(trained_by=Recipe(config=config), state=state, checkpoint="", seed=config.seed)
+    (last,) = states_at(Recipe(config=tuning.config), state, examples, budget(recipe, ""), [recipe.steps], clock)
     return _scores(tuned_config(recipe, tuning).config, last, raw, starts=False)
 
 

@@ -28,6 +28,7 @@ from control_plane.cli import (
     mlflow,
     negatives,
     policy,
+    potential,
     proposals,
     providers,
     redactions,
@@ -56,6 +57,7 @@ app.command()(runs.timeline)
 app.command()(runs.diff)
 app.command()(investigate.detect)
 app.command()(investigate.diagnose)
+app.command()(potential.potential)
 app.command()(chat.chat)
 app.command()(report.report)
 app.command()(mcp.mcp)

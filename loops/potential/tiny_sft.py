@@ -9,49 +9,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 from context_store.canonical import content_hash
 from contracts.errors import UserInputError
 from loops.evals.protocol import protocol
 from loops.evals.tasks import generated
+from loops.potential.sft_recipe import DIRECT, SHARE_TOLERANCE, SftRecipe
 from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
+from trainer.config import TrainConfig
 from trainer.recipe import Recipe
 from trainer.tiny_sft import Budget, sft_overrides, states_at
 from trainer.training import TrainingState
 
-# Shares of the report's 6.33B tokens: math, science and code about 2.00B each, instruction following 0.331B.
-SHARES: Mapping[str, float] = {"math": 0.316, "science": 0.316, "code": 0.316, "instruction": 0.052}
-SHARE_TOLERANCE = 0.001
-DIRECT = "0_shot_direct"  # the protocol whose form the examples have
-
-
-@dataclass(frozen=True, kw_only=True)
-class SftRecipe:
-    """`num_bytes` of prompts and answers in the given shares. `epochs`: by stage of the checkpoint, as early ones obey
-    instructions weakly; the steps of the budget are multiplied by it. `marks`: shares of the budget at which the
-    tuned model is scored for learnability."""
-
-    num_bytes: int = 200_000
-    shares: Mapping[str, float] = field(default_factory=lambda: dict(SHARES))
-    data_seed: int = 1000
-    budget: Budget = field(default_factory=Budget)
-    epochs: Mapping[str, int] = field(default_factory=dict)  # stage name -> times the budget; 1 for others
-    marks: tuple[float, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
-
-    @cached_property
-    def digest(self) -> str:
-        return content_hash([asdict(self), generated.VERSION, protocol(DIRECT).digest])
-
-    def budget_of(self, stage: str) -> Budget:
-        return replace(self.budget, steps=self.budget.steps * self.epochs.get(stage, 1))
-
-    def steps_of(self, stage: str) -> tuple[int, ...]:
-        """SFT steps at which the model is scored."""
-        steps = self.budget_of(stage).steps
-        return tuple(sorted({max(1, round(mark * steps)) for mark in self.marks}))
+_ARCHITECTURE = (
+    "model.", "mtp.num_modules", "moe.num_", "moe.top_k", "moe.d_", "moe.gate", "moe.renormalise", "moe.routed_scale",
+    "moe.router_bias", "moe.choice_bias", "moe.router_temperature",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +83,21 @@ class Tuning:
 
     def named(self, recipe: SftRecipe) -> str:
         """Names the result: equal names, equal weights."""
-        config = self.trained_by.config.with_overrides({"seed": self.seed}).flat()
-        return content_hash([recipe.digest, self.checkpoint, self.stage, self.seed, config])[:32]
+        return content_hash([recipe.digest, self.checkpoint, self.stage, self.config.flat()])[:32]
+
+    @property
+    def config(self) -> TrainConfig:
+        """The model of the checkpoint, and for the rest the trainer's defaults: one SFT, whatever trained the model."""
+        trained = self.trained_by.config.flat()
+        model = {key: value for key, value in trained.items() if key.startswith(_ARCHITECTURE)}
+        return TrainConfig().with_overrides({**model, "seed": self.seed, "parallel.dp_size": 1})
 
 
 def tuned(
     recipe: SftRecipe, tuning: Tuning, examples: Path, cache: Path, clock: Callable[[], float]
 ) -> list[tuple[int, TrainingState]]:
     """(SFT steps, weights) at each of the recipe's marks; from the cache where they are there."""
-    steps = recipe.steps_of(tuning.stage)
+    steps = recipe.marks_in(tuning.stage)
     folders = [cache / tuning.named(recipe) / f"step-{step:06d}" for step in steps]
     if not all(map(is_sound, folders)):
         _compute(recipe, tuning, examples, dict(zip(steps, folders, strict=True)), clock)
@@ -125,21 +106,22 @@ def tuned(
 
 def tuned_config(recipe: SftRecipe, tuning: Tuning) -> Recipe:
     """The recipe whose config fits the tuned weights."""
-    budget = recipe.budget_of(tuning.stage)
-    config = tuning.trained_by.config.with_overrides(
-        sft_overrides(tuning.trained_by.config, budget) | {"seed": tuning.seed}
+    config = tuning.config
+    return Recipe(config=config.with_overrides(sft_overrides(config, budget(recipe, tuning.stage))))
+
+
+def budget(recipe: SftRecipe, stage: str) -> Budget:
+    """In the trainer's words."""
+    return Budget(
+        steps=recipe.steps_in(stage), batch_size=recipe.batch_size, seq_len=recipe.seq_len, lr_scale=recipe.lr_scale
     )
-    return Recipe(config=config, parts=tuning.trained_by.parts)
 
 
 def _compute(
     recipe: SftRecipe, tuning: Tuning, examples: Path, folders: Mapping[int, Path], clock: Callable[[], float]
 ) -> None:
-    seeded = Recipe(
-        config=tuning.trained_by.config.with_overrides({"seed": tuning.seed}), parts=tuning.trained_by.parts
-    )
     marks: Sequence[int] = list(folders)
-    states = states_at(seeded, tuning.state, examples, recipe.budget_of(tuning.stage), marks, clock)
+    states = states_at(Recipe(config=tuning.config), tuning.state, examples, budget(recipe, tuning.stage), marks, clock)
     for step, state in zip(marks, states, strict=True):
         save_checkpoint(state, folders[step])
 

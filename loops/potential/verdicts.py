@@ -145,14 +145,19 @@ def verdicts(base: Trends, sft: Trends, *, margin: float = MARGIN) -> NDArray[np
 def read(tokens: Sequence[float], base_CR: Floats, sft_CR: Floats, *, margin: float = MARGIN) -> Reading:
     """The verdict on one run. The base has one score a checkpoint (R = 1) when there are at least five of them."""
     base, sft = Trends.of(tokens, base_CR[None]), Trends.of(tokens, sft_CR[None])
+    return judged(base, sft, num_checkpoints=len(tokens), num_seeds=sft_CR.shape[1], margin=margin)
+
+
+def judged(base: Trends, sft: Trends, *, num_checkpoints: int, num_seeds: int, margin: float = MARGIN) -> Reading:
+    """The verdict on the changes of one run (L = 1), however they were measured."""
     verdict = Verdict(str(verdicts(base, sft, margin=margin)[0]))
     changes = _change(base), _change(sft)
     return Reading(
         verdict=verdict,
         base=changes[0],
         sft=changes[1],
-        num_checkpoints=len(tokens),
-        num_seeds=sft_CR.shape[1],
+        num_checkpoints=num_checkpoints,
+        num_seeds=num_seeds,
         error_rate=ERROR_RATE,
         sentence=_sentence(verdict, *changes, margin),
     )

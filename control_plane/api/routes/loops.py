@@ -86,7 +86,7 @@ def scores(store: StoreDep, name: str) -> Answer:
 
     _require(name)
     gates = (Gate(label="gone below", value=ABSENT_BELOW), Gate(label="there from", value=PRESENT_FROM))
-    newest = store.knowledge.investigations()[:_MOST_SCORED]
+    newest = [case for case in store.knowledge.investigations() if case.loop == name][:_MOST_SCORED]
     found = tuple(score for case in newest for score in _scores(store, case.id))
     unit = "share of the anomaly (0 = control, 1 = recorded run)"
     return Answer(Scores(unit=unit, gates=list(gates), scores=list(found)).model_dump())
@@ -106,8 +106,9 @@ def ledger(
 
 def _registered() -> tuple[type[Loop], ...]:
     from loops.debug.loop import DebugLoop
+    from loops.potential.loop import PotentialLoop
 
-    return (DebugLoop,)
+    return (DebugLoop, PotentialLoop)
 
 
 def _require(name: str) -> None:
@@ -117,7 +118,7 @@ def _require(name: str) -> None:
 
 
 def _state(store: Store, loop: type[Loop]) -> LoopState:
-    cases = store.knowledge.investigations()
+    cases = [case for case in store.knowledge.investigations() if case.loop == loop.name]
     count = {state: sum(case.state is state for case in cases) for state in InvestigationState}
     return LoopState(name=loop.name, charter=_charter(loop.charter), level=store.policies.level(loop.name), cases=count)
 

@@ -1,0 +1,176 @@
+"""The potential loop on a really trained small run: measured, judged, remembered, and open down to the raw outputs.
+
+Shows R801-2.4, R801-4.1, R801-4.3, R801-4.14.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from langgraph.checkpoint.memory import InMemorySaver
+from small_project import git
+
+from contracts.enums import EffectKind, InvestigationState, Role
+from contracts.errors import NotFound, UserInputError
+from control_plane.api.app import create_app
+from control_plane.projects import register_project
+from control_plane.settings import Settings
+from control_plane.trainings import TrainingRequest, follow
+from control_plane.wiring import Lathe
+from loops.core import Limits, Workplace
+from loops.potential.figures import draw
+from loops.potential.loop import PotentialLoop
+from loops.potential.opening import Wish, open_case
+from loops.potential.plan import spread
+from loops.potential.work import WORK
+from loops.runner import Runner
+
+RUN = "run-1"
+RECIPE = """from trainer import Recipe, TrainConfig
+
+SIZE = {"model.num_layers": 1, "model.d_model": 16, "moe.num_experts": 2, "moe.top_k": 1, "moe.d_expert": 8}
+
+
+def recipe() -> Recipe:
+    config = TrainConfig().with_overrides(SIZE | {"steps": 40, "checkpoint.every": 20, "parallel.dp_size": 1,
+                                                  "data.corpus_bytes": 400_000})
+    return Recipe(config=config)
+"""
+WISH = Wish(run_id=RUN, seeds=2, num_items=6)
+
+
+@pytest.fixture
+def trained(lathe: Lathe, tmp_path: Path) -> Lathe:
+    """A run of the embedded trainer with checkpoints at steps 20 and 40."""
+    folder = tmp_path / "training"
+    folder.mkdir()
+    (folder / "recipe.py").write_text(RECIPE)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "start")
+    project = register_project(lathe.store, folder)
+    wish = TrainingRequest(run_id=RUN, project=project, commit=git(folder, "rev-parse", "HEAD"))
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+    return lathe
+
+
+def in_process(lathe: Lathe) -> Callable[[], None]:
+    """Carries out pieces of work here instead of in processes of their own."""
+
+    def carry_out() -> None:
+        effect = lathe.store.effects.claim("here", (EffectKind.CASE_WORK,), 60.0, time.time())
+        assert effect is not None, "the loop waits for nothing"
+        place = Workplace(
+            store=lathe.store,
+            case_id=str(effect.investigation_id),
+            folder=lathe.settings.home / "cases" / str(effect.investigation_id),
+            tell=lambda text: None,
+            door=lambda: None,
+        )
+        answer = WORK[effect.payload["work"]](place, effect.payload["arguments"])
+        lathe.store.effects.complete(effect.key, {"answer": json.loads(json.dumps(answer))})
+
+    return carry_out
+
+
+@pytest.fixture
+def measured(trained: Lathe) -> tuple[Lathe, str]:
+    case_id = open_case(trained.store, WISH, time.time())
+    loop = PotentialLoop(trained.store)
+    runner = Runner(
+        store=trained.store,
+        checkpointer=InMemorySaver(),
+        loops={loop.name: loop},
+        limits=Limits(cpu_s=10_000.0),
+        wait=in_process(trained),
+    )
+    runner.start("potential", case_id)
+    return trained, case_id
+
+
+def test_a_run_is_measured_judged_and_remembered(measured: tuple[Lathe, str], tmp_path: Path) -> None:
+    lathe, case_id = measured
+    store = lathe.store
+    case = store.knowledge.investigation(case_id)
+    assert case.state is InvestigationState.CLOSED
+    assert case.run_id == RUN
+    body = store.casework.list(case_id, "reading")[-1].body
+    assert body["steps"] == [20, 40]
+    assert len(body["base"]) == 2
+    assert [len(row) for row in body["sft"]] == [2, 2]
+    assert "base" in case.statement
+    assert "after SFT" in case.statement
+    (negative,) = store.negatives.list(investigation_id=case_id)
+    assert negative.context["verdict"] == body["verdict"]["verdict"]
+    assert any(ref.kind == "score" for ref in negative.evidence)
+    report = store.knowledge.report(case_id)
+    assert "## Learnability (experimental within one run" in report
+    assert "compare trends, not levels" in report
+    best = body["maximum"]["20"]
+    assert set(best["means"]) >= {"ppl_acc_norm", "5_shot", "8_shot_cot", "0_shot_boxed"}
+    assert best["value"] <= best["naive"] + 1e-9
+    draw(body, tmp_path / "potential.svg")
+    assert "<svg" in (tmp_path / "potential.svg").read_text()
+
+
+def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lathe, str]) -> None:
+    lathe, case_id = measured
+    scores = lathe.store.evals.list(run_id=RUN, benchmark="generated_suite")
+    assert len(scores) == 2 * (1 + 2)
+    by_how = {score.protocol.partition(":")[0].partition(".")[0] for score in scores}
+    assert by_how == {"base", "tiny_sft"}
+    token, _ = lathe.store.tokens.create("ada", Role.RESEARCHER)
+    client = TestClient(
+        create_app(lathe.store), headers={"Authorization": f"Bearer {token}"}, base_url="http://127.0.0.1"
+    )
+    found = client.get(f"/api/v1/potential/{case_id}").json()
+    assert (found["measured"], found["pieces"]) == (6, 6)
+    assert client.get("/api/v1/potential", params={"run_id": RUN}).json()["cases"][0]["id"] == case_id
+    index = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": found["reading"]["sft_raw"][0][0]})
+    rows = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": index.json()["rows"][0]["file"]}).json()
+    head, *outputs = rows["rows"]
+    assert len(outputs) == 6
+    assert head["accuracy"] == sum(output["right"] for output in outputs) / 6
+    other = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": "/etc/passwd"})
+    assert other.status_code == 404
+
+
+def test_the_same_wish_is_the_same_case_and_costs_nothing_again(measured: tuple[Lathe, str]) -> None:
+    lathe, case_id = measured
+    assert open_case(lathe.store, WISH, time.time()) == case_id
+    assert open_case(lathe.store, Wish(run_id=RUN, seeds=3, num_items=6), time.time()) != case_id
+
+
+def test_what_cannot_be_measured_is_refused_with_a_remedy(lathe: Lathe, bad_run: object, settings: Settings) -> None:
+    with pytest.raises(UserInputError, match="not trained by the embedded trainer"):
+        open_case(lathe.store, WISH, time.time())
+    with pytest.raises(NotFound):
+        open_case(lathe.store, Wish(run_id="nobody"), time.time())
+
+
+def test_checkpoints_are_spread_within_the_number_that_is_paid_for() -> None:
+    assert spread(range(10, 110, 10), 4) == (10, 40, 70, 100)
+    assert spread([10, 20], 4) == (10, 20)
+    assert spread([10, 20, 30], 1) == (30,)
+
+
+@pytest.mark.slow
+def test_lathe_potential_works_through_processes_of_its_own(
+    trained: Lathe, run_lathe: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    environment = {
+        "LATHE_HOME": str(trained.settings.home),
+        "LATHE_DATABASE_URL": trained.settings.database_url,
+        "LATHE_BACKEND": "local",
+    }
+    figure = tmp_path / "p.svg"
+    arguments = ("potential", RUN, "--seeds", 2, "--items", 6, "--figure", figure)
+    status, out, error = run_lathe(environment, *arguments)
+    assert status == 0, error
+    assert "Learnability" in out
+    assert figure.exists()
