@@ -136,11 +136,12 @@ class Lathe:
         from agents.roles import Colleague
         from loops.debug.loop import DebugLoop, DebugOptions
         from loops.potential.loop import PotentialLoop
+        from loops.potential.recipe.loop import RecipeLoop
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
         debug = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
-        return (debug, PotentialLoop(self.store))
+        return (debug, PotentialLoop(self.store), RecipeLoop(self.store))
 
     def checkpointer(self) -> Any:
         """A saver in LangGraph's own schema."""

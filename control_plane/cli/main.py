@@ -31,6 +31,7 @@ from control_plane.cli import (
     potential,
     proposals,
     providers,
+    recipe,
     redactions,
     report,
     retention,
@@ -58,6 +59,7 @@ app.command()(runs.diff)
 app.command()(investigate.detect)
 app.command()(investigate.diagnose)
 app.command()(potential.potential)
+app.command()(recipe.recipe)
 app.command()(chat.chat)
 app.command()(report.report)
 app.command()(mcp.mcp)

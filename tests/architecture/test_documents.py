@@ -12,8 +12,8 @@ FOLDERS = ("contracts", "context_store", "trainer", "agents", "loops", "control_
 COMMANDS = {
     "backend", "backup", "chat", "code", "completeness", "config", "data", "delete", "demo", "detect", "diagnose",
     "diff", "doctor", "down", "environment", "evals", "experiment", "expire", "export", "ingest", "mcp", "mlflow",
-    "negatives", "owner", "policy", "potential", "proposals", "providers", "redactions", "report", "restore", "runs",
-    "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
+    "negatives", "owner", "policy", "potential", "proposals", "providers", "recipe", "redactions", "report", "restore",
+    "runs", "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
 }  # fmt: skip
 
 

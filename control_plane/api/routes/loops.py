@@ -107,8 +107,9 @@ def ledger(
 def _registered() -> tuple[type[Loop], ...]:
     from loops.debug.loop import DebugLoop
     from loops.potential.loop import PotentialLoop
+    from loops.potential.recipe.loop import RecipeLoop
 
-    return (DebugLoop, PotentialLoop)
+    return (DebugLoop, PotentialLoop, RecipeLoop)
 
 
 def _require(name: str) -> None:

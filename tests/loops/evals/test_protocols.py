@@ -123,14 +123,13 @@ def test_unparsed_is_not_wrong_and_extractors_disagree() -> None:
     def speak(asked: Asked) -> str:
         return says[asked.text.rsplit("What is ", 1)[1][0]]
 
-    items = tuple(
-        replace(ITEM, id=n, question=f"What is {n}?", answer=a) for n, a in (("3", "3"), ("4", "12"), ("5", "6"))
-    )
+    answers = {"3": "3", "4": "12", "5": "6"}
+    items = tuple(replace(ITEM, id=n, question=f"What is {n}?", answer=a, choices=()) for n, a in answers.items())
     done = evaluate(replace(TASK, items=items), protocol("8_shot_cot"), ScriptedModel(name="m", says=speak))
     assert done.unparsed == pytest.approx(2 / 3)
     assert done.wrong == pytest.approx(1 / 3)
     assert done.accuracy == 0.0
-    assert done.disagreement == pytest.approx(1 / 3)
+    assert done.disagreement == pytest.approx(2 / 3)
     assert {each.second: each.points for each in extraction_gaps(done)}["flexible_number"] == pytest.approx(200 / 3)
 
 

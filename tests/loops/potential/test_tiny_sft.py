@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from trainer.recipe import Recipe
 from trainer.training import TrainingState
 from trainer.weights import initial_weights
 
-RECIPE = SftRecipe(num_bytes=40_000, steps=8, marks=(0.5, 1.0))
+RECIPE = SftRecipe(num_bytes=100_000, steps=8, marks=(0.5, 1.0))
 CONFIG = TrainConfig().with_overrides(
     {"model.num_layers": 1, "model.d_model": 16, "moe.num_experts": 2, "moe.top_k": 1, "moe.d_expert": 8}
 )
@@ -56,14 +57,14 @@ def test_shares_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
 
 def test_equal_names_give_equal_bits_and_are_computed_once(tmp_path: Path) -> None:
     examples, _ = build_mix(RECIPE, set(), tmp_path)
-    first = tuned(RECIPE, tuning(), examples, tmp_path / "a", lambda: 0.0)
-    again = tuned(RECIPE, tuning(), examples, tmp_path / "b", lambda: 0.0)
+    first = tuned(RECIPE, tuning(), examples, tmp_path / "a", time.monotonic)
+    again = tuned(RECIPE, tuning(), examples, tmp_path / "b", time.monotonic)
     assert [step for step, _ in first] == [4, 8]
     for (_, one), (_, other) in zip(first, again, strict=True):
         assert all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
     folder = tmp_path / "a" / tuning().named(RECIPE)
     written = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    tuned(RECIPE, tuning(), examples, tmp_path / "a", lambda: 0.0)
+    tuned(RECIPE, tuning(), examples, tmp_path / "a", time.monotonic)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == written
 
 
