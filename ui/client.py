@@ -25,7 +25,7 @@ from ui.catalog import (
 )
 from ui.conversation import Answer, Thread, WholeThread
 from ui.oversight import Autonomy, Flow, MadeToken, Policies, Schedule, System, Token
-from ui.potential import Outputs, Potential
+from ui.potential import Decision, Outputs, Potential
 from ui.records import (
     Activity,
     Budget,
@@ -113,6 +113,10 @@ class Client(Transport):
     def potential_outputs(self, case_id: str, file: str) -> Outputs:
         """Raw outputs of a number of that case."""
         return self.get(f"/potential/{_part(case_id)}/outputs", Outputs, {"file": file})
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Of the recipe loop, newest first."""
+        return self.get("/potential/decisions", tuple[Decision, ...], key="decisions")
 
     def difference(self, before: str, after: str) -> Difference:
         """By what the newest segment of run `after` differs from that of `before`."""

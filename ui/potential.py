@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ui.records import Investigation, Record
+from ui.records import Investigation, Proposal, Record
 
 
 class Change(Record):
@@ -133,3 +133,57 @@ class Potential(Record):
 class Outputs(Record):
     file: str
     rows: tuple[dict[str, Any], ...]
+
+
+class Effect(Record):
+    """Mean of paired differences with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    num_pairs: int
+
+
+class Problems(Record):
+    found: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    carried_over: tuple[str, ...] = ()
+
+
+class Finalist(Record):
+    name: str
+    difference: Effect
+    base_difference: Effect
+    problems: Problems
+
+
+class Curves(Record):
+    steps: tuple[int, ...]
+    tokens: tuple[int, ...]
+    base: tuple[float, ...]
+    sft: tuple[tuple[float, ...], ...]
+
+
+class Candidate(Record):
+    name: str
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    why: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+class DecisionRecord(Record):
+    """`curves` null: the run's potential was not measured."""
+
+    choice: str
+    sentence: str
+    run_id: str
+    scope: str
+    curves: Curves | None = None
+    candidates: tuple[Candidate, ...] = ()
+    finalists: tuple[Finalist, ...] = ()
+
+
+class Decision(Record):
+    case: Investigation
+    record: DecisionRecord
+    proposals: tuple[Proposal, ...] = ()

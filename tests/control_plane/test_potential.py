@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from small_project import git
 from contracts.enums import EffectKind, InvestigationState, Role
 from contracts.errors import NotFound, UserInputError
 from control_plane.api.app import create_app
+from control_plane.case_work import work_of
 from control_plane.projects import register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -27,8 +28,10 @@ from loops.potential.figures import draw
 from loops.potential.loop import PotentialLoop
 from loops.potential.opening import Wish, open_case
 from loops.potential.plan import spread
-from loops.potential.work import WORK
-from loops.runner import Runner
+from loops.potential.recipe.loop import RecipeLoop
+from loops.potential.recipe.opening import Wish as RecipeWish
+from loops.potential.recipe.opening import open_case as open_recipe_case
+from loops.runner import CaseStatus, Runner
 
 RUN = "run-1"
 RECIPE = """from trainer import Recipe, TrainConfig
@@ -44,19 +47,20 @@ def recipe() -> Recipe:
 WISH = Wish(run_id=RUN, seeds=2, num_items=6)
 
 
-@pytest.fixture
-def trained(lathe: Lathe, tmp_path: Path) -> Lathe:
+@pytest.fixture(scope="module")
+def trained(new_database_url: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lathe]:
     """A run of the embedded trainer with checkpoints at steps 20 and 40."""
-    folder = tmp_path / "training"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("training")
     (folder / "recipe.py").write_text(RECIPE)
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "start")
-    project = register_project(lathe.store, folder)
-    wish = TrainingRequest(run_id=RUN, project=project, commit=git(folder, "rev-parse", "HEAD"))
-    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
-    return lathe
+    home = tmp_path_factory.mktemp("home")
+    with Lathe.open(Settings(home=home, database_url=new_database_url(), backend="local", num_cpus=2)) as lathe:
+        project = register_project(lathe.store, folder)
+        wish = TrainingRequest(run_id=RUN, project=project, commit=git(folder, "rev-parse", "HEAD"))
+        follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+        yield lathe
 
 
 def in_process(lathe: Lathe) -> Callable[[], None]:
@@ -72,25 +76,29 @@ def in_process(lathe: Lathe) -> Callable[[], None]:
             tell=lambda text: None,
             door=lambda: None,
         )
-        answer = WORK[effect.payload["work"]](place, effect.payload["arguments"])
+        loop = lathe.store.knowledge.investigation(place.case_id).loop
+        answer = work_of(loop, effect.payload["work"])(place, effect.payload["arguments"])
         lathe.store.effects.complete(effect.key, {"answer": json.loads(json.dumps(answer))})
 
     return carry_out
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def measured(trained: Lathe) -> tuple[Lathe, str]:
     case_id = open_case(trained.store, WISH, time.time())
-    loop = PotentialLoop(trained.store)
-    runner = Runner(
-        store=trained.store,
-        checkpointer=InMemorySaver(),
-        loops={loop.name: loop},
-        limits=Limits(cpu_s=10_000.0),
-        wait=in_process(trained),
-    )
-    runner.start("potential", case_id)
+    runner_of(trained).start("potential", case_id)
     return trained, case_id
+
+
+def runner_of(lathe: Lathe) -> Runner:
+    loops = (PotentialLoop(lathe.store), RecipeLoop(lathe.store))
+    return Runner(
+        store=lathe.store,
+        checkpointer=InMemorySaver(),
+        loops={loop.name: loop for loop in loops},
+        limits=Limits(cpu_s=10_000.0),
+        wait=in_process(lathe),
+    )
 
 
 def test_a_run_is_measured_judged_and_remembered(measured: tuple[Lathe, str], tmp_path: Path) -> None:
@@ -124,7 +132,7 @@ def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lath
     assert len(scores) == 2 * (1 + 2)
     by_how = {score.protocol.partition(":")[0].partition(".")[0] for score in scores}
     assert by_how == {"base", "tiny_sft"}
-    token, _ = lathe.store.tokens.create("ada", Role.RESEARCHER)
+    token = lathe.store.tokens.create("ada", Role.RESEARCHER)
     client = TestClient(
         create_app(lathe.store), headers={"Authorization": f"Bearer {token}"}, base_url="http://127.0.0.1"
     )
@@ -146,7 +154,47 @@ def test_the_same_wish_is_the_same_case_and_costs_nothing_again(measured: tuple[
     assert open_case(lathe.store, Wish(run_id=RUN, seeds=3, num_items=6), time.time()) != case_id
 
 
-def test_what_cannot_be_measured_is_refused_with_a_remedy(lathe: Lathe, bad_run: object, settings: Settings) -> None:
+def test_a_recipe_is_piloted_and_a_person_decides(measured: tuple[Lathe, str]) -> None:
+    """The decision always shows both curves of the run (R801-4.18)."""
+    trained, reading_case = measured
+    store = trained.store
+    wish = RecipeWish(
+        run_id=RUN,
+        changes=({"moe.balance.coef": 0.001}, {"optim.experts.lr": 0.0}),
+        seeds=2,
+        first_steps=4,
+        num_items=6,
+    )
+    case_id = open_recipe_case(store, wish, time.time())
+    runner = runner_of(trained)
+    status = runner.start("recipe", case_id)
+    assert status.status is CaseStatus.WAITING_FOR_APPROVAL
+    record = store.casework.list(case_id, "decision")[-1].body
+    assert record["choice"] in ("continue", "change")
+    assert len(record["curves"]["base"]) == len(record["curves"]["sft"]) == 2
+    assert "base" in record["sentence"]
+    assert "after SFT" in record["sentence"]
+    assert record["reading_case"] == reading_case
+    rungs = {(each["rung"], each["candidate"]) for each in record["pilots"]}
+    assert len([name for rung, name in rungs if rung == 0]) == 3
+    assert len([name for rung, name in rungs if rung == 1]) == 2
+    (proposal,) = store.proposals.list(investigation_id=case_id)
+    assert proposal.kind is EffectKind.START_RUN
+    assert "## Problems found, removed, carried over" in store.knowledge.report(case_id)
+    store.proposals.reject(proposal.id, "ada", Role.REVIEWER, "not now", time.time())
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    told = [each.reason for each in store.negatives.list(investigation_id=case_id)]
+    assert any("declined by ada: not now" in each for each in told)
+    again = open_recipe_case(store, RecipeWish(run_id=RUN, changes=({"moe.balance.coef": 0.003},)), time.time())
+    tried = {each["name"] for each in store.casework.get(again, "plan", "plan").body["candidates"]}
+    assert tried == {"unchanged", "coef=0.003"}
+    dropped = next(each for each in store.negatives.list(investigation_id=case_id) if "recipe_change" in each.context)
+    changes = ({key: value for key, value in dropped.context.items() if "." in key},)
+    with pytest.raises(UserInputError, match="was tried before"):
+        open_recipe_case(store, RecipeWish(run_id=RUN, changes=changes), time.time())
+
+
+def test_what_cannot_be_measured_is_refused_with_a_remedy(lathe: Lathe, bad_run: object) -> None:
     with pytest.raises(UserInputError, match="not trained by the embedded trainer"):
         open_case(lathe.store, WISH, time.time())
     with pytest.raises(NotFound):

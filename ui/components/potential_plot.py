@@ -8,13 +8,13 @@ import plotly.graph_objects as go
 
 from ui.components.markup import escape
 from ui.palette import Palette
-from ui.potential import Best, Learning, RankRow, Reading
+from ui.potential import Best, Curves, Learning, RankRow, Reading
 
 _HEIGHT = 360
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
-def curves(found: Reading, colours: Palette) -> go.Figure:
+def curves(found: Reading | Curves, colours: Palette) -> go.Figure:
     """Base and after the same SFT, never one alone; a dot a seed."""
     chart, tokens = go.Figure(), [each / 1e6 for each in found.tokens]
     means = [sum(scores) / len(scores) for scores in found.sft]
@@ -23,11 +23,11 @@ def curves(found: Reading, colours: Palette) -> go.Figure:
         x=tokens, y=means, name="after the same SFT", mode="lines+markers",
         line={"color": colours.faulty, "dash": "dash"}, marker={"symbol": "square"},
     )  # fmt: skip
-    for index, seed in enumerate(found.seeds):
+    for index, scores in enumerate(zip(*found.sft, strict=True)):
         chart.add_scatter(
-            x=tokens, y=[scores[index] for scores in found.sft], mode="markers", showlegend=False,
+            x=tokens, y=scores, mode="markers", showlegend=False,
             marker={"size": 5, "color": colours.faulty, "opacity": 0.5},
-            hovertemplate=f"seed {seed}: %{{y:.1f}}<extra></extra>",
+            hovertemplate=f"seed {index + 1}: %{{y:.1f}}<extra></extra>",
         )  # fmt: skip
     return _laid_out(chart, "million tokens", "points", colours)
 

@@ -13,6 +13,7 @@ from ui.components.markup import escape, words
 from ui.components.messages import errors_shown, show_empty
 from ui.components.tables import row, table
 from ui.potential import Best, Potential, Reading
+from ui.views import decisions
 
 LIVE_S = 5.0
 MAX_ROWS = 200
@@ -27,6 +28,14 @@ def page() -> None:
         "<h1 class='lt-page'>Potential</h1><p class='lt-lead'>What checkpoints become after one light SFT that is the "
         "same for all of them, beside what they score today.</p>"
     )
+    runs, decided = st.tabs(["Runs", "Decisions"])
+    with runs, errors_shown():
+        _show_runs(client)
+    with decided, errors_shown():
+        decisions.show()
+
+
+def _show_runs(client: Client) -> None:
     cases = {case.id: case for case in client.potentials()}
     if not cases:
         show_empty("No run was measured yet", "`lathe potential RUN` tunes and scores a run's checkpoints.")

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from context_store import Store
-from context_store.records import Investigation, Json
+from context_store.records import Investigation, Json, Proposal
 from contracts.errors import NotFound
 from control_plane.api.access import ClockDep, ResearcherDep, StoreDep
 from control_plane.api.answer import Answer
 from control_plane.api.bodies import Body, Page, PagingDep, page
 from loops.potential.plan import LOOP
+from loops.potential.recipe.plan import LOOP as RECIPE
 
 router = APIRouter(prefix="/potential", tags=["potential"])
 _INDEX = "index."
@@ -42,6 +43,20 @@ class Outputs(Body):
 
     file: str
     rows: list[Json]
+
+
+class DecisionRecord(Body):
+    """What the recipe loop put before a person: `record` has both curves, the pilots and their problems."""
+
+    case: Investigation
+    record: Json
+    proposals: list[Proposal]
+
+
+class Decisions(Page):
+    """Newest first."""
+
+    decisions: list[DecisionRecord]
 
 
 class NewPotential(Body):
@@ -73,6 +88,22 @@ def measure(store: StoreDep, clock: ClockDep, principal: ResearcherDep, wish: Ne
     case_id = open_case(store, asked, clock())
     store.ledger.append(principal.name, "measure_potential", f"investigation:{case_id}", wish.model_dump(), (), clock())
     return Answer({"case": store.knowledge.investigation(case_id)}, status_code=HTTPStatus.CREATED)
+
+
+@router.get("/decisions", response_model=Decisions)
+def decisions(store: StoreDep, wish: PagingDep) -> Answer:
+    """Continue, change or stop: what pilots and a run's potential say, and what was decided."""
+    records = list(reversed(store.casework.of_loop(RECIPE, "decision")))
+    shown, following = page(records, wish, lambda each: each.case_id)
+    found = [
+        {
+            "case": store.knowledge.investigation(each.case_id),
+            "record": dict(each.body),
+            "proposals": store.proposals.list(investigation_id=each.case_id),
+        }
+        for each in shown
+    ]
+    return Answer({"decisions": found, "next": following})
 
 
 @router.get("/{case_id}", response_model=Reading)
