@@ -7,6 +7,7 @@ simulation  a fixed grid (`--grid FILE` gives another, a JSON object with items,
             The worst cell of each figure is printed. Shows R801-4.9, R801-4.10, R801-4.14, R801-4.6.
 gaps        published differences between protocols, re-created by models that behave as reported: each has to be
             flagged with its cause.
+local       a real small language model (extra local-llm) under all protocols in words: the gap table. Slow too.
 ladder      9 recipes x 3 sizes x 3 seeds really trained on the embedded trainer, each tuned twice: whether Tiny-SFT
             predicts the ranking after an SFT four times as long better than the base score does, and whether small
             models predict the ranking of the largest. `--folder` keeps what is trained; a run that was cut off goes
@@ -25,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.potential_parts import ladder, published_gaps
+from benchmarks.potential_parts import ladder, local_model, published_gaps
 from benchmarks.potential_parts.ladder_figures import figures as ladder_figures
 from benchmarks.potential_parts.simulation import GRID, simulated
 
@@ -89,13 +90,16 @@ def _table(rows: Rows) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--only", nargs="+", choices=("simulation", "gaps", "ladder"), default=["simulation", "gaps"])
+    parser.add_argument(
+        "--only", nargs="+", choices=("simulation", "gaps", "local", "ladder"), default=["simulation", "gaps"]
+    )
     parser.add_argument("--grid", type=Path, help="JSON file with items, seed_sd and seeds (lists)")
     parser.add_argument("--ladders", type=int, default=10_000, help="simulated ladders a cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lathe-potential-ladder")
     parser.add_argument("--fresh", action="store_true", help="train the ladder again")
     parser.add_argument("--workers", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--items", type=int, default=200, help="questions of the local model")
     parser.add_argument("--recipes", nargs="+", choices=list(ladder.RECIPES))
     parser.add_argument("--sizes", nargs="+", choices=list(ladder.SIZES), help="ascending")
     parser.add_argument("--seeds", type=int, default=len(ladder.SEEDS))
@@ -108,6 +112,8 @@ def main() -> None:
     if "gaps" in options.only:
         figures["gaps"] = list(published_gaps.found())
         figures["gaps_flagged"] = f"{sum(each['flagged'] for each in figures['gaps'])}/{len(figures['gaps'])}"
+    if "local" in options.only:
+        figures |= local_model.gap_table(options.items, options.folder / "local")
     if "ladder" in options.only:
         figures |= trained_ladder(options)
     figures["load"] = round(os.getloadavg()[0], 2)
