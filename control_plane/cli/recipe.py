@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from control_plane.cli.session import Json, console, notes, opened, parse_overrides, print_json
+
+if TYPE_CHECKING:
+    from context_store import Store
+    from context_store.records import Investigation
 
 _INTERRUPTED = 130
 
@@ -43,17 +47,18 @@ def recipe(
         records = lathe.store.casework.list(case_id, "decision")
         if as_json:
             print_json(dict(records[-1].body) if records else None)
-            return
-        out = console()
-        report = lathe.store.knowledge.report(case_id)
-        if report:
-            from rich.markdown import Markdown
-
-            out.print(Markdown(report))
         else:
-            out.print(case.statement or case.title, markup=False)
-        for proposal in lathe.store.proposals.list(investigation_id=case_id):
-            out.print(f"waits for you: {proposal.title}", markup=False)
-            out.print(
-                f"  lathe proposals approve {proposal.id}   or   lathe proposals reject {proposal.id}", markup=False
-            )
+            _print(lathe.store, case)
+
+
+def _print(store: Store, case: Investigation) -> None:
+    out, report = console(), store.knowledge.report(case.id)
+    if report:
+        from rich.markdown import Markdown
+
+        out.print(Markdown(report))
+    else:
+        out.print(case.statement or case.title, markup=False)
+    for proposal in store.proposals.list(investigation_id=case.id):
+        out.print(f"waits for you: {proposal.title}", markup=False)
+        out.print(f"  lathe proposals approve {proposal.id}   or   lathe proposals reject {proposal.id}", markup=False)
