@@ -10,6 +10,7 @@ from typing import Any
 
 from context_store import Store
 from context_store.records import NegativeResult
+from contracts.enums import Verdict as Proven
 from contracts.events import Scalar
 from loops.potential.recipe.plan import BASELINE, Candidate, name_of
 from loops.potential.verdicts import Verdict
@@ -44,11 +45,14 @@ def _wished(overrides: Overrides) -> Candidate:
 
 
 def _suggested(store: Store, run_id: str, reading: Mapping[str, Any] | None, reading_case: str) -> list[Candidate]:
-    """By rule, each with what it rests on: half and twice the rates, and the mixture turned towards what it reads
-    least; from a proven diagnosis of the project, what that had found."""
+    """By rule, each with what it rests on: half and twice the rates of the matrices, a tenth of the balance loss."""
     segment = store.runs.segments(run_id)[-1].number
     declared = store.runs.declared(run_id, segment)
-    evidence = [f"run:{run_id}", *([f"investigation:{reading_case}"] if reading_case else [])]
+    evidence = [
+        f"run:{run_id}",
+        *([f"investigation:{reading_case}"] if reading_case else []),
+        *_diagnoses(store, run_id),
+    ]
     verdict = Verdict(reading["verdict"]["verdict"]) if reading else None
     why = (
         f"the run's potential reads {verdict.value.replace('_', ' ')}" if verdict else "no reading of the potential yet"
@@ -64,6 +68,13 @@ def _suggested(store: Store, run_id: str, reading: Mapping[str, Any] | None, rea
         for change in changes
         if change
     ]
+
+
+def _diagnoses(store: Store, run_id: str) -> list[str]:
+    """What was proven about this run: a change is read beside it."""
+    cases = store.knowledge.investigations(run_id=run_id)
+    found = [verdict for case in cases for verdict in store.knowledge.verdicts(case.id)]
+    return [f"verdict:{each.id}" for each in found if each.verdict is Proven.PROVEN]
 
 
 def _tried(store: Store, project_id: str) -> dict[str, NegativeResult]:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from contracts.errors import UserInputError
 from loops.evals.checkpoint_model import CheckpointModel
 from loops.evals.model import Asked
 from loops.evals.protocol import protocol
+from loops.evals.replay import replay
 from loops.evals.run import evaluate, save
+from loops.evals.scripted import ScriptedModel
 from loops.evals.task import Text
 from loops.evals.tasks import generated
 from trainer.config import TrainConfig
@@ -37,16 +40,27 @@ def test_likelihood_is_that_of_the_model_token_by_token() -> None:
 
 
 def test_equal_batch_gives_equal_bytes_and_others_differ_by_less_than_1e_5(tmp_path: Path) -> None:
-    by_batch = {}
-    for batch in (1, 3, 8, 8, 32):
-        done = evaluate(TASK, protocol("ppl_acc_norm"), model(batch))
-        again = evaluate(TASK, protocol("ppl_acc_norm"), model(batch))
-        assert save(done, tmp_path / "a")[1] == save(again, tmp_path / "b")[1]
-        by_batch[batch] = done
-    one = [value for output in by_batch[1].outputs for value in output.logprobs]
-    for done in by_batch.values():
-        other = [value for output in done.outputs for value in output.logprobs]
-        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 1e-5
+    found = replay(TASK, protocol("ppl_acc_norm"), [model(8), model(1), model(3), model(32)])
+    assert found.is_byte_equal
+    assert found.num_logprobs == 3 * 24 * 4
+    assert 0.0 < found.max_delta <= 1e-5
+    assert found.flips == ()
+    files = [save(evaluate(TASK, protocol("ppl_acc_norm"), model()), tmp_path / name) for name in ("a", "b")]
+    assert files[0][1] == files[1][1]
+
+
+def test_flips_between_batch_sizes_are_listed() -> None:
+    """Two options of equal likelihood, told apart by nothing but rounding."""
+
+    def likes(bonus: float) -> ScriptedModel:
+        return ScriptedModel(name="m", says=lambda asked: "", likes=lambda asked, text: bonus if "7" in text else 0.0)
+
+    found = replay(TASK, protocol("ppl_acc_norm"), [likes(1e-7), likes(-1e-7)])
+    assert found.max_delta == pytest.approx(2e-7)
+    assert {flip.was_right for flip in found.flips} <= {True, False}
+    assert found.flips
+    with pytest.raises(UserInputError, match="compares batch sizes"):
+        replay(TASK, protocol("ppl_acc_norm"), [model()])
 
 
 def test_generation_does_not_depend_on_who_else_is_asked() -> None:
