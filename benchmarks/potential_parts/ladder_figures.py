@@ -27,10 +27,7 @@ def figures(cells: Sequence[Mapping[str, Any]], sizes: Sequence[str], seed: int 
     found: dict[str, Any] = {"recipes": recipes, "sizes": list(sizes), "seeds": seeds, "trainings": len(cells)}
     found["cell_s"] = round(sum(cell["cell_s"] for cell in cells), 0)
     for measure in ("accuracy", "likelihood"):
-        table = {
-            kind: _table(cells, recipes, sizes, seeds, lambda cell, k=kind, m=measure: float(cell[k][m]))
-            for kind in ("base", "tiny", "long")
-        }
+        table = {kind: _table(cells, recipes, sizes, seeds, (kind, measure)) for kind in ("base", "tiny", "long")}
         prefix = "" if measure == "accuracy" else "likelihood_"
         found |= {prefix + name: value for name, value in _compared(table, np.random.default_rng(seed)).items()}
         found[prefix + "means"] = _means(table, recipes, sizes)
@@ -42,9 +39,10 @@ def _table(
     recipes: Sequence[str],
     sizes: Sequence[str],
     seeds: Sequence[int],
-    value: Callable[[Mapping[str, Any]], float],
+    value: tuple[str, str],
 ) -> Floats:
-    by_name = {(cell["recipe"], cell["size"], cell["seed"]): value(cell) for cell in cells}
+    kind, measure = value
+    by_name = {(cell["recipe"], cell["size"], cell["seed"]): float(cell[kind][measure]) for cell in cells}
     return np.array([[[by_name[recipe, size, seed] for seed in seeds] for size in sizes] for recipe in recipes])
 
 

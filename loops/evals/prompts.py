@@ -39,7 +39,7 @@ def can_ask(task: Task, protocol: Protocol) -> bool:
 def _prompt(item: Item, head: str, protocol: Protocol) -> Prompt:
     fields = _fields(item, protocol)
     asked = _filled(protocol.question, fields) + protocol.cue
-    options = ()
+    options: tuple[str, ...] = ()
     if protocol.mode is Mode.LIKELIHOOD:
         options = tuple(_filled(protocol.answer, fields | {"answer": choice}) for choice in item.choices)
     return Prompt(item=item, text=head + asked, prefill=_filled(protocol.prefill, fields), options=options)

@@ -122,7 +122,8 @@ class Evaluation:
         }
 
     def _by_item(self, right: Sequence[bool]) -> Floats:
-        return np.array(right, dtype=np.float64).reshape(len(self.task.items), -1).mean(axis=1)
+        by_item: Floats = np.array(right, dtype=np.float64).reshape(len(self.task.items), -1).mean(axis=1)
+        return by_item
 
 
 def evaluate(

@@ -143,17 +143,21 @@ def _turned(first: Body, last: Body) -> list[list[str]]:
     means = [{name: each["score"] for name, each in body["fan"].items()} for body in (first, last)]
     count = max(len(each["items"]) for each in first["fan"].values())
     noise = 100.0 * float(np.sqrt(0.25 / count))  # one standard error of a share at most
-    return [list(pair) for pair in rank_changes(*means, noise)]
+    return [list(pair) for pair in rank_changes(means[0], means[1], noise)]
 
 
 def _bits(digits: str) -> Floats:
     return np.array([float(each) for each in digits])
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Mapping[str, Any]) -> dict[str, Any]:
     """Infinite ends as None, which JSON has."""
+    return {key: _json(each) for key, each in value.items()}
+
+
+def _json(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+        return _finite(value)
+    return [_json(each) for each in value] if isinstance(value, list | tuple) else value
