@@ -22,6 +22,7 @@ def potential(
     checkpoints: Annotated[int, typer.Option(min=2, help="At most so many, spread over the run.")] = 6,
     seeds: Annotated[int, typer.Option(min=2, max=9, help="Seeds of the SFT of each checkpoint.")] = 3,
     items: Annotated[int, typer.Option(min=5, help="Questions of each task.")] = 40,
+    against: Annotated[str | None, typer.Option(metavar="RUN", help="Compare how fast both runs' last learn.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the plots as SVG here.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -43,9 +44,23 @@ def potential(
 
             draw(found, figure)
         if as_json:
-            print_json(found)
+            print_json(found if against is None else _compared(lathe.store, run, against))
             return
         _print(lathe.store, case_id, figure if found is not None else None)
+        for sentence in _sentences(lathe.store, run, against) if against else ():
+            console().print(sentence, markup=False)
+
+
+def _compared(store: Store, run: str, against: str) -> dict[str, Any]:
+    from loops.potential.comparison import compared
+
+    return compared(store, run, against)
+
+
+def _sentences(store: Store, run: str, against: str) -> list[str]:
+    from loops.potential.comparison import sentences
+
+    return sentences(_compared(store, run, against))
 
 
 def _reading(store: Store, case_id: str) -> dict[str, Any] | None:

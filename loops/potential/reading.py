@@ -100,7 +100,7 @@ def _learnability(row: Sequence[Body]) -> dict[str, Any]:
         found = learnability(budgets, scores_RJ)
     except UserInputError as error:
         return {**points, "fit": None, "refusal": error.message}
-    return {**points, "fit": _finite(asdict(found)), "refusal": ""}
+    return {**points, "fit": finite(asdict(found)), "refusal": ""}
 
 
 def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
@@ -113,13 +113,13 @@ def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
     except UserInputError as error:
         return {"target": target, "ratio": None, "refusal": error.message}
     found = saving(*needed)
-    return _finite({"target": target, "needed": [asdict(each) for each in needed], **asdict(found)})
+    return finite({"target": target, "needed": [asdict(each) for each in needed], **asdict(found)})
 
 
 def _crossing(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any] | None:
     budgets, early_RJ = _marks(first)
     try:
-        return _finite(asdict(crossing(budgets, early_RJ, _marks(last)[1])))
+        return finite(asdict(crossing(budgets, early_RJ, _marks(last)[1])))
     except UserInputError:
         return None
 
@@ -150,7 +150,7 @@ def _bits(digits: str) -> Floats:
     return np.array([float(each) for each in digits])
 
 
-def _finite(value: Mapping[str, Any]) -> dict[str, Any]:
+def finite(value: Mapping[str, Any]) -> dict[str, Any]:
     """Infinite ends as None, which JSON has."""
     return {key: _json(each) for key, each in value.items()}
 
@@ -159,5 +159,5 @@ def _json(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):
-        return _finite(value)
+        return finite(value)
     return [_json(each) for each in value] if isinstance(value, list | tuple) else value

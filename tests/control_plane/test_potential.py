@@ -24,6 +24,7 @@ from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 from loops.core import Limits, Workplace
+from loops.potential.comparison import compared, sentences
 from loops.potential.figures import draw
 from loops.potential.loop import PotentialLoop
 from loops.potential.opening import Wish, open_case
@@ -146,6 +147,16 @@ def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lath
     assert head["accuracy"] == sum(output["right"] for output in outputs) / 6
     other = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": "/etc/passwd"})
     assert other.status_code == 404
+
+
+def test_two_runs_are_compared_only_when_they_were_tuned_alike(measured: tuple[Lathe, str]) -> None:
+    lathe, _ = measured
+    found = compared(lathe.store, RUN, RUN)
+    assert found["slopes"][RUN]["value"] is not None
+    assert found["crossing"]["budget"] is None
+    assert sentences(found)
+    with pytest.raises(NotFound):
+        compared(lathe.store, RUN, "nobody")
 
 
 def test_the_same_wish_is_the_same_case_and_costs_nothing_again(measured: tuple[Lathe, str]) -> None:

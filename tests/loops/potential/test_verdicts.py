@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import kendalltau, spearmanr
 
 from contracts.errors import UserInputError
 from loops.potential.maximum import corrected_maximum, cross_fitted, rank_changes
-from loops.potential.ranks import decision_accuracy, rank_table, spearman
+from loops.potential.ranks import decision_accuracy, kendall, rank_table, spearman
 from loops.potential.verdicts import Verdict, power, read
 
 TOKENS = list(np.linspace(4.1, 7.0, 12))
@@ -73,6 +73,7 @@ def test_spearman_equals_scipy_with_ties_and_has_an_interval() -> None:
     found = spearman(base, sft)
     assert found.rho == pytest.approx(spearmanr(base, sft).statistic)
     assert found.low < found.rho < found.high
+    assert kendall(base, sft) == pytest.approx(kendalltau(base, sft).statistic)
     with pytest.raises(UserInputError, match="4 checkpoints"):
         spearman(base[:4], sft[:4])
 
