@@ -21,6 +21,7 @@ from control_plane.cli import (
     demo,
     environment,
     evals,
+    evals_run,
     experiment,
     ingest,
     investigate,
@@ -69,6 +70,7 @@ app.add_typer(proposals.app, name="proposals")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
+evals.app.command("run")(evals_run.run_evals)
 app.add_typer(evals.app, name="evals")
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")

@@ -83,19 +83,25 @@ def recitation(evaluation: Evaluation) -> Gap | None:
 
 
 def findings(evaluations: Sequence[Evaluation]) -> Iterator[str]:
-    """Every flagged gap and caution, a sentence each; the gaps between protocols of one task and model last."""
+    """Every caution and every gap that stands out among all that were looked at (Bonferroni), a sentence each."""
+    gaps = list(_gaps(evaluations))
+    level = LEVEL / max(1, len(gaps))
     for each in evaluations:
         where = f"{each.task.name} by {each.protocol.name}"
         yield from (f"{where}: {caution.sentence}" for caution in each.warnings)
         if each.unparsed > MANY_UNPARSED:
             yield f"{where}: {100 * each.unparsed:.1f} % of the answers could not be read, apart from wrong ones"
+    yield from (f"{where}: {found.sentence}" for where, found in gaps if found.p < level)
+
+
+def _gaps(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, Gap]]:
+    """Of each evaluation by itself, then between those of one task and model."""
+    for each in evaluations:
         told = [*extraction_gaps(each), recitation(each)]
-        yield from (f"{where}: {one.sentence}" for one in told if one is not None and one.is_flagged)
+        yield from ((f"{each.task.name} by {each.protocol.name}", found) for found in told if found is not None)
     for one, other in combinations(evaluations, 2):
         if one.task.digest == other.task.digest and one.model == other.model:
-            found = gap(one, other)
-            if found.is_flagged:
-                yield f"{one.task.name}: {found.sentence}"
+            yield one.task.name, gap(one, other)
 
 
 def _gap(cause: str, first: tuple[str, NDArray[np.float64]], second: tuple[str, NDArray[np.float64]], what: str) -> Gap:

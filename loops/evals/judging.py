@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from agents.sandbox import Sandbox
 from agents.sandbox.languages import Toolchain, Verdict, execute, find_toolchains
+from agents.sandbox.protocol import DEFAULT_PATH
 from contracts.errors import EnvironmentFault
 from loops.evals.task import Item
 
 
 class SandboxJudge:
-    """Judges Python programs. `search_path` is PATH, for the interpreter's folders."""
+    """Judges programs for the running interpreter."""
 
-    def __init__(self, sandbox: Sandbox, search_path: str) -> None:
+    def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._toolchain: Toolchain = find_toolchains(search_path)["python"]
+        self._toolchain: Toolchain = find_toolchains(DEFAULT_PATH)["python"]
 
     def __call__(self, item: Item, program: str) -> bool:
         """Raises EnvironmentFault where Python cannot be run at all: that is no failed test."""

@@ -116,7 +116,7 @@ class PotentialLoop:
     def _evidence(self, case_id: str, plan: PotentialPlan) -> tuple[EvidenceRef, ...]:
         scores = [
             score
-            for score in self._store.evals.list(run_id=plan.run_id, benchmark="generated_suite")
+            for score in self._store.evals.list(run_id=plan.run_id, benchmark="potential_suite")
             if f"/{case_id}/" in score.raw
         ]
         return (EvidenceRef(kind="run", id=plan.run_id), *(EvidenceRef(kind="score", id=str(s.id)) for s in scores))

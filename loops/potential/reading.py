@@ -43,6 +43,7 @@ def reading(bases: Sequence[Body], tuned: Sequence[Body]) -> dict[str, Any] | No
         "tokens": [by_step[step]["tokens"] for step in steps],
         "base": [by_step[step]["score"] for step in steps],
         "sft": [[each["score"] for each in ladder[step]] for step in steps],
+        "chance": by_step[steps[0]]["chance"],
         "base_raw": [by_step[step]["raw"] for step in steps],
         "sft_raw": [[each["raw"] for each in ladder[step]] for step in steps],
         "bits_per_byte": [by_step[step]["bits_per_byte"] for step in steps],

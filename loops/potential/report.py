@@ -40,8 +40,8 @@ def _curves(plan: PotentialPlan, found: Mapping[str, Any]) -> Iterator[str]:
         seeds = ", ".join(f"{score:.1f}" for score in sft)
         yield f"| {step} | {tokens:,} | {base:.1f} | {seeds} | {np.mean(sft):.1f} |"
     yield (
-        f"\nPoints of {plan.num_items} items a task by {_code('ppl_acc_norm')}, chance is about 27. The two columns "
-        "rest on different models: compare trends, not levels.\n"
+        f"\nPoints of {plan.num_items} items a task by {_code('ppl_acc_norm')}, chance is {found['chance']:.0f}. "
+        "The two columns rest on different models: compare trends, not levels.\n"
     )
     for name in found["bits_per_byte"][0]:
         values = ", ".join(f"{each[name]:.3f}" for each in found["bits_per_byte"])

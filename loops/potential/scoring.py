@@ -33,7 +33,7 @@ class Exam:
     @classmethod
     def of(cls, plan: PotentialPlan, corpus_bytes: int) -> Exam:
         """`corpus_bytes`: what the training may have read of this Python's text."""
-        suite = tuple(generated.tasks(plan.num_items))
+        suite = (*generated.tasks(plan.num_items), *_of_real_text(plan.num_items, corpus_bytes))
         fan = tuple(task.first(plan.fan_items) for task in suite if task.name in FAN_TASKS)
         return cls(suite=suite, fan=fan, texts=tuple(real_text.texts(corpus_bytes)))
 
@@ -47,12 +47,20 @@ class Exam:
         return content_hash([each.digest for each in (*self.suite, *self.fan, *self.texts)])
 
 
+def _of_real_text(num_items: int, corpus_bytes: int) -> list[Task]:
+    """Cloze, and which kind of text it is, as far as there is text behind what the training may have read."""
+    domains = len(real_text.held_out(corpus_bytes, real_text.TASK_BYTES))
+    found = [real_text.cloze(corpus_bytes, num_items)] if domains else []
+    return [*found, *([real_text.kinds(corpus_bytes, num_items)] if domains > 1 else [])]
+
+
 def suite_score(exam: Exam, model: CheckpointModel, folder: Path) -> dict[str, Any]:
     """Mean of the tasks' accuracies in points, each task's, its items, and the file of all raw outputs."""
     done = [evaluate(task, protocol(SUITE_PROTOCOL), model) for task in exam.suite]
     index, digest = _index(done, folder)
     return {
         "score": float(np.mean([100.0 * each.accuracy for each in done])),
+        "chance": float(np.mean([_chance(each.task) for each in done])),
         "by_task": {each.task.name: 100.0 * each.accuracy for each in done},
         "items": {each.task.name: _digits(each) for each in done},
         "num_items": sum(len(each.task.items) for each in done),
@@ -101,6 +109,11 @@ def _index(done: Sequence[Evaluation], folder: Path) -> tuple[Path, str]:
     path = folder / f"index.{digest[:16]}.jsonl"
     path.write_text(content)
     return path, digest
+
+
+def _chance(task: Task) -> float:
+    """Points of who guesses."""
+    return 100.0 * float(np.mean([1.0 / len(item.choices) for item in task.items]))
 
 
 def _digits(evaluation: Evaluation) -> str:

@@ -77,7 +77,7 @@ def _store(place: Workplace, seen: Subject, found: dict[str, Any], how: str, set
             run_id=lineage.run_id,
             segment=lineage.segment,
             step=lineage.step,
-            benchmark="generated_suite",
+            benchmark="potential_suite",
             metric="accuracy",
             protocol=f"{how}:{form.name}/{form.version}",
             shots=form.shots,

@@ -129,7 +129,7 @@ def test_a_run_is_measured_judged_and_remembered(measured: tuple[Lathe, str], tm
 
 def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lathe, str]) -> None:
     lathe, case_id = measured
-    scores = lathe.store.evals.list(run_id=RUN, benchmark="generated_suite")
+    scores = lathe.store.evals.list(run_id=RUN, benchmark="potential_suite")
     assert len(scores) == 2 * (1 + 2)
     by_how = {score.protocol.partition(":")[0].partition(".")[0] for score in scores}
     assert by_how == {"base", "tiny_sft"}
@@ -218,18 +218,38 @@ def test_checkpoints_are_spread_within_the_number_that_is_paid_for() -> None:
     assert spread([10, 20, 30], 1) == (30,)
 
 
+def environment_of(lathe: Lathe) -> dict[str, str]:
+    return {
+        "LATHE_HOME": str(lathe.settings.home),
+        "LATHE_DATABASE_URL": lathe.settings.database_url,
+        "LATHE_BACKEND": "local",
+    }
+
+
+def test_lathe_evals_run_scores_a_checkpoint_under_chosen_protocols(
+    trained: Lathe, run_lathe: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    chosen = ("--protocol", "ppl_acc_norm", "--protocol", "0_shot_direct", "--items", 5, "--out", tmp_path, "--json")
+    status, out, error = run_lathe(environment_of(trained), "evals", "run", "--run", RUN, "--step", 20, *chosen)
+    assert status == 0, error
+    rows = json.loads(out)["rows"]
+    assert [row["protocol"] for row in rows] == ["ppl_acc_norm", "0_shot_direct"]
+    assert all(Path(row["raw"]).exists() for row in rows)
+    status, _, error = run_lathe(environment_of(trained), "evals", "run", "--task", "no_such_task")
+    assert status == 2
+    assert "one of: generated_add" in error
+    status, _, error = run_lathe(environment_of(trained), "evals", "run")
+    assert status == 2
+    assert "--endpoint URL" in error
+
+
 @pytest.mark.slow
 def test_lathe_potential_works_through_processes_of_its_own(
     trained: Lathe, run_lathe: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    environment = {
-        "LATHE_HOME": str(trained.settings.home),
-        "LATHE_DATABASE_URL": trained.settings.database_url,
-        "LATHE_BACKEND": "local",
-    }
     figure = tmp_path / "p.svg"
     arguments = ("potential", RUN, "--seeds", 2, "--items", 6, "--figure", figure)
-    status, out, error = run_lathe(environment, *arguments)
+    status, out, error = run_lathe(environment_of(trained), *arguments)
     assert status == 0, error
     assert "Learnability" in out
     assert figure.exists()

@@ -21,6 +21,7 @@ _SOURCES = {"code": 0, "packages": 1, "documentation": 2}  # places in trainer.d
 _ALL_BYTES = 40_000_000
 _LINE = re.compile(r"[ -~]{40,120}")
 _NUM_EXAMPLES = 8
+TASK_BYTES = 65_536  # of each domain that questions are drawn from
 
 
 @lru_cache(maxsize=2)
@@ -56,7 +57,7 @@ def texts(trained_bytes: int, bytes_each: int = 16_384) -> list[Text]:
 def cloze(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
     """Which word ends a line of held-out documentation and code; the others end other lines."""
     rng = random.Random(f"cloze {seed}")
-    lines = [line for text in held_out(trained_bytes, 65_536).values() for line in _lines(text)]
+    lines = [line for text in held_out(trained_bytes, TASK_BYTES).values() for line in _lines(text)]
     rng.shuffle(lines)
     pairs = [(head, last) for head, _, last in (line.rpartition(" ") for line in lines) if last.isalpha()]
     words = sorted({last for _, last in pairs})
@@ -69,7 +70,7 @@ def cloze(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
 def kinds(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
     """Classification as generation: which kind of text an excerpt is."""
     rng = random.Random(f"kinds {seed}")
-    parts = held_out(trained_bytes, 65_536)
+    parts = held_out(trained_bytes, TASK_BYTES)
     choices = tuple(sorted(parts))
     items = []
     for number in range(num_items + _NUM_EXAMPLES):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +30,7 @@ def judge() -> Iterator[SandboxJudge]:
     except EnvironmentFault as fault:
         remove(folder)
         pytest.skip(f"this kernel does not allow the sandbox: {fault}")
-    yield SandboxJudge(sandbox, os.environ["PATH"])
+    yield SandboxJudge(sandbox)
     sandbox.close()
     remove(folder)
 
