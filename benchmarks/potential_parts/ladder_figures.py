@@ -27,7 +27,8 @@ def figures(cells: Sequence[Mapping[str, Any]], sizes: Sequence[str], seed: int 
     found: dict[str, Any] = {"recipes": recipes, "sizes": list(sizes), "seeds": seeds, "trainings": len(cells)}
     found["cell_s"] = round(sum(cell["cell_s"] for cell in cells), 0)
     for measure in ("accuracy", "likelihood"):
-        table = {kind: _table(cells, recipes, sizes, seeds, (kind, measure)) for kind in ("base", "tiny", "long")}
+        kinds = {kind: (kind, measure) for kind in ("base", "tiny", "long")} | {"bits": ("base", "bits_per_byte")}
+        table = {kind: _table(cells, recipes, sizes, seeds, value) for kind, value in kinds.items()}
         prefix = "" if measure == "accuracy" else "likelihood_"
         found |= {prefix + name: value for name, value in _compared(table, np.random.default_rng(seed)).items()}
         found[prefix + "means"] = _means(table, recipes, sizes)
@@ -41,8 +42,13 @@ def _table(
     seeds: Sequence[int],
     value: tuple[str, str],
 ) -> Floats:
-    kind, measure = value
-    by_name = {(cell["recipe"], cell["size"], cell["seed"]): float(cell[kind][measure]) for cell in cells}
+    """`value`: kind and measure; of bits per byte minus the mean over the domains of held-out text."""
+
+    def of(cell: Mapping[str, Any]) -> float:
+        found = cell[value[0]][value[1]]
+        return -float(np.mean([*found.values()])) if isinstance(found, Mapping) else float(found)
+
+    by_name = {(cell["recipe"], cell["size"], cell["seed"]): of(cell) for cell in cells}
     return np.array([[[by_name[recipe, size, seed] for seed in seeds] for size in sizes] for recipe in recipes])
 
 
@@ -50,12 +56,17 @@ def _compared(table: Table, rng: np.random.Generator) -> dict[str, Any]:
     measures: Mapping[str, Callable[[Table], float]] = {
         "tinysft_tau": lambda t: _mean_tau(t["tiny"], t["long"]),
         "base_tau": lambda t: _mean_tau(t["base"], t["long"]),
+        "base_bits_tau": lambda t: _mean_tau(t["bits"], t["long"]),
         "tau_difference": lambda t: _mean_tau(t["tiny"], t["long"]) - _mean_tau(t["base"], t["long"]),
+    }
+    across: Mapping[str, Callable[[Table], float]] = {
         # Two baselines: the base score of one size, as is usual, and of all sizes that Tiny-SFT reads.
         "decision_accuracy": lambda t: decision_accuracy(t["tiny"][:, :-1].mean(axis=(1, 2)), _target(t)),
         "single_scale_accuracy": lambda t: decision_accuracy(t["base"][:, -2].mean(axis=1), _target(t)),
         "base_all_scales_accuracy": lambda t: decision_accuracy(t["base"][:, :-1].mean(axis=(1, 2)), _target(t)),
     }
+    if table["long"].shape[1] > 1:
+        measures = {**measures, **across}
     found: dict[str, Any] = {}
     resampled = [_resampled(table, rng) for _ in range(_ROUNDS)]
     for name, measure in measures.items():

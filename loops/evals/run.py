@@ -23,6 +23,7 @@ from loops.evals.task import Item, Task
 
 HARNESS = "lathe"
 VERSION = "1"
+_SHOWN_IDS = 16
 
 Floats = NDArray[np.float64]
 Judge = Callable[[Item, str], bool]  # runs a program of a code item; True when its tests pass
@@ -58,6 +59,7 @@ class Evaluation:
     model: str
     facts: Mapping[str, Scalar]
     warnings: tuple[Caution, ...]
+    first_ids: tuple[int, ...]  # of the first prompt, its beginning; () where the model does not tell
     outputs: tuple[Output, ...]
 
     @cached_property
@@ -144,6 +146,7 @@ def evaluate(
         model=model.name,
         facts=dict(model.facts),
         warnings=tuple(warnings),
+        first_ids=tuple(told[0][:_SHOWN_IDS]) if (told := model.tokens(first)) else (),
         outputs=tuple(outputs),
     )
 
@@ -157,6 +160,7 @@ def save(evaluation: Evaluation, folder: Path) -> tuple[Path, str]:
         "unparsed": evaluation.unparsed,
         "wrong": evaluation.wrong,
         "disagreement": evaluation.disagreement,
+        "first_token_ids": list(evaluation.first_ids),
         "warnings": [asdict(each) for each in evaluation.warnings],
     }
     lines = [canonical_json(head), *(canonical_json(asdict(each)) for each in evaluation.outputs)]

@@ -40,6 +40,8 @@ def test_a_measure_that_predicts_is_told_from_one_that_does_not() -> None:
     found = figures(rows, list(SIZES))
     assert found["trainings"] == 81
     assert found["tinysft_tau"] > 0.9 > found["base_tau"]
+    assert found["base_bits_tau"] < 0.9
+    assert "decision_accuracy" not in figures([row for row in rows if row["size"] == "small"], ["small"])
     assert found["tau_difference_95"][0] > 0
     assert found["decision_accuracy"] > 0.9 > found["single_scale_accuracy"]
     low, high = found["decision_accuracy_95"]
@@ -54,7 +56,11 @@ def _row(recipe: str, size: str, seed: int, quality: float, rng: np.random.Gener
         value = signal * quality + rng.normal(0, 0.3)
         return {"accuracy": value, "likelihood": value / 10}
 
-    noise = {"accuracy": float(rng.normal(27, 1)), "likelihood": float(rng.normal(-5, 0.1))}
+    noise = {
+        "accuracy": float(rng.normal(27, 1)),
+        "likelihood": float(rng.normal(-5, 0.1)),
+        "bits_per_byte": {"code": float(rng.normal(3, 0.1))},
+    }
     return {
         "recipe": recipe,
         "size": size,

@@ -91,14 +91,15 @@ def measured(trained: Lathe) -> tuple[Lathe, str]:
     return trained, case_id
 
 
-def runner_of(lathe: Lathe) -> Runner:
+def runner_of(lathe: Lathe, wait: Callable[[], None] | None = None) -> Runner:
+    """`wait` carries out what the loops ask for; without it pieces of work are done in this process."""
     loops = (PotentialLoop(lathe.store), RecipeLoop(lathe.store))
     return Runner(
         store=lathe.store,
         checkpointer=InMemorySaver(),
         loops={loop.name: loop for loop in loops},
         limits=Limits(cpu_s=10_000.0),
-        wait=in_process(lathe),
+        wait=wait or in_process(lathe),
     )
 
 
@@ -241,6 +242,30 @@ def test_lathe_evals_run_scores_a_checkpoint_under_chosen_protocols(
     status, _, error = run_lathe(environment_of(trained), "evals", "run")
     assert status == 2
     assert "--endpoint URL" in error
+
+
+@pytest.mark.slow
+def test_an_approved_decision_trains_the_recipe(trained: Lathe) -> None:
+    """Pilots in processes of their own, a person's approval, and the run that follows from it."""
+    store, executor = trained.store, trained.executor("worker-a")
+    wish = RecipeWish(
+        run_id=RUN,
+        changes=({"moe.z_loss.coef": 0.01},),
+        seeds=2,
+        first_steps=4,
+        num_rungs=1,
+        main_steps=20,
+        num_items=6,
+    )
+    case_id = open_recipe_case(store, wish, time.time())
+    runner = runner_of(trained, wait=lambda: time.sleep(0.0 if executor.step() else 0.1))
+    assert runner.start("recipe", case_id).status is CaseStatus.WAITING_FOR_APPROVAL
+    (proposal,) = store.proposals.list(investigation_id=case_id)
+    store.proposals.approve(proposal.id, "ada", Role.REVIEWER, "both curves seen", time.time(), proposal.bound_hash)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    run = store.runs.get(str(proposal.payload["run_id"]))
+    assert run.last_step == 20
+    assert store.runs.declared(run.id, 0)["model.d_model"] == 16
 
 
 @pytest.mark.slow

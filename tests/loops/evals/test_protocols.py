@@ -145,6 +145,7 @@ def test_identity_names_all_that_moves_a_score(tmp_path: Path) -> None:
     assert path.name.endswith(f"{digest[:16]}.jsonl")
     head, rows = saved_outputs(path)
     assert head["accuracy"] == 1.0
+    assert head["first_token_ids"] == list(b"Answer the quest")
     assert rows[0]["found"] == "4"
     assert save(evaluate(TASK, protocol("0_shot_answer_is"), model), tmp_path)[0] == path
 
