@@ -17,10 +17,12 @@ from loops.potential.ranks import decision_accuracy, kendall
 Floats = NDArray[np.float64]
 Table = Mapping[str, Floats]  # kind of score -> [C, Z, S]
 
-_ROUNDS = 2000
+ROUNDS = 2000
 
 
-def figures(cells: Sequence[Mapping[str, Any]], sizes: Sequence[str], seed: int = 0) -> dict[str, Any]:
+def figures(
+    cells: Sequence[Mapping[str, Any]], sizes: Sequence[str], seed: int = 0, rounds: int = ROUNDS
+) -> dict[str, Any]:
     """`sizes` ascending; the last one is what the smaller ones are to predict."""
     recipes = list(dict.fromkeys(cell["recipe"] for cell in cells))
     seeds = sorted({cell["seed"] for cell in cells})
@@ -30,7 +32,7 @@ def figures(cells: Sequence[Mapping[str, Any]], sizes: Sequence[str], seed: int 
         kinds = {kind: (kind, measure) for kind in ("base", "tiny", "long")} | {"bits": ("base", "bits_per_byte")}
         table = {kind: _table(cells, recipes, sizes, seeds, value) for kind, value in kinds.items()}
         prefix = "" if measure == "accuracy" else "likelihood_"
-        found |= {prefix + name: value for name, value in _compared(table, np.random.default_rng(seed)).items()}
+        found |= {prefix + name: value for name, value in _compared(table, np.random.default_rng(seed), rounds).items()}
         found[prefix + "means"] = _means(table, recipes, sizes)
     return found
 
@@ -52,7 +54,7 @@ def _table(
     return np.array([[[by_name[recipe, size, seed] for seed in seeds] for size in sizes] for recipe in recipes])
 
 
-def _compared(table: Table, rng: np.random.Generator) -> dict[str, Any]:
+def _compared(table: Table, rng: np.random.Generator, rounds: int) -> dict[str, Any]:
     measures: Mapping[str, Callable[[Table], float]] = {
         "tinysft_tau": lambda t: _mean_tau(t["tiny"], t["long"]),
         "base_tau": lambda t: _mean_tau(t["base"], t["long"]),
@@ -68,7 +70,7 @@ def _compared(table: Table, rng: np.random.Generator) -> dict[str, Any]:
     if table["long"].shape[1] > 1:
         measures = {**measures, **across}
     found: dict[str, Any] = {}
-    resampled = [_resampled(table, rng) for _ in range(_ROUNDS)]
+    resampled = [_resampled(table, rng) for _ in range(rounds)]
     for name, measure in measures.items():
         values = np.array([measure(each) for each in resampled])
         low, high = np.nanquantile(values, [0.025, 0.975])

@@ -125,7 +125,7 @@ class PotentialLoop:
         unclear = verdict is Verdict.INCONCLUSIVE
         self._store.knowledge.set_investigation(
             case_id,
-            verdict=StoredVerdict.CANNOT_TELL if unclear else StoredVerdict.NOTHING_FOUND,
+            verdict=StoredVerdict.CANNOT_TELL if unclear else None,  # the words of verdicts on causes fit no other
             scope=Scope.OBSERVED,
             statement=f"{verdict.value.replace('_', ' ')}: {sentence}",
             cause_kind=CauseKind.NONE,

@@ -37,11 +37,11 @@ def test_a_measure_that_predicts_is_told_from_one_that_does_not() -> None:
     rng = np.random.default_rng(0)
     quality = dict(zip([f"r{n}" for n in range(9)], np.linspace(30, 46, 9), strict=True))
     rows = [_row(recipe, size, seed, quality[recipe], rng) for recipe in quality for size in SIZES for seed in SEEDS]
-    found = figures(rows, list(SIZES))
+    found = figures(rows, list(SIZES), rounds=200)
     assert found["trainings"] == 81
     assert found["tinysft_tau"] > 0.9 > found["base_tau"]
     assert found["base_bits_tau"] < 0.9
-    assert "decision_accuracy" not in figures([row for row in rows if row["size"] == "small"], ["small"])
+    assert "decision_accuracy" not in figures([row for row in rows if row["size"] == "small"], ["small"], rounds=9)
     assert found["tau_difference_95"][0] > 0
     assert found["decision_accuracy"] > 0.9 > found["single_scale_accuracy"]
     low, high = found["decision_accuracy_95"]

@@ -11,7 +11,7 @@ from case_file import store_case
 from running import RunningLathe
 from test_potential_plots import BEST, reading
 
-from contracts.enums import Scope, Verdict
+from contracts.enums import Scope
 from loops.potential.plan import PotentialPlan
 
 Page = Any
@@ -27,9 +27,7 @@ def measured(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> N
     project = store.runs.get("run-p").project_id
     for case_id, loop in ((CASE, "potential"), ("recipe-run-p", "recipe")):
         store.knowledge.open_case(case_id, project_id=project, loop=loop, title=HOSTILE, at=1.0, run_id="run-p")
-        store.knowledge.set_investigation(
-            case_id, verdict=Verdict.NOTHING_FOUND, scope=Scope.OBSERVED, statement="false plateau"
-        )
+        store.knowledge.set_investigation(case_id, scope=Scope.OBSERVED, statement="false plateau")
     index = outputs_in(folder)
     plan = PotentialPlan(run_id="run-p", steps=(20, 40), seeds=(1, 2)).to_json()
     store.casework.put(CASE, "plan", "plan", plan, 1.0)

@@ -24,7 +24,6 @@ from context_store.records import (
     NewProposal,
 )
 from contracts.enums import CauseKind, EffectKind, EffectState, Scope, SignalStrength
-from contracts.enums import Verdict as StoredVerdict
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update, Verified
@@ -101,7 +100,6 @@ class RecipeLoop:
         self._remember(case_id, plan, decision, measured, evidence)
         self._store.knowledge.set_investigation(
             case_id,
-            verdict=StoredVerdict.NOTHING_FOUND,
             scope=Scope.EMBEDDED_PROXY,
             statement=decision.sentence,
             cause_kind=CauseKind.NONE,
