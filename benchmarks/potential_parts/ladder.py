@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.events import Scalar
+from loops.evals.bits import bits_per_byte
 from loops.evals.checkpoint_model import CheckpointModel
 from loops.evals.protocol import protocol
 from loops.evals.run import evaluate, save
@@ -98,7 +99,10 @@ def build_corpus(folder: Path) -> None:
 def held_out() -> list[Text]:
     library, _, docs, tables = load_corpus(40_000_000).sources
     ends = {"code": library[-_HELD_OUT:], "docs": docs[-_HELD_OUT:], "tables": tables[-_HELD_OUT:]}
-    return [Text(name=f"bits_{name}", version=1, documents=(text.tobytes(),)) for name, text in ends.items()]
+    return [
+        Text(name=f"bits_{name}", version=1, documents=(text.tobytes().decode("utf-8", "ignore"),))
+        for name, text in ends.items()
+    ]
 
 
 def config_of(recipe: str, size: str, seed: int, corpus: Path) -> TrainConfig:
@@ -203,8 +207,7 @@ def _scores(config: TrainConfig, state: TrainingState, raw: Path, *, starts: boo
         bits[task.name] = _bits(task, [output.logprobs for output in done.outputs])
     found = {"accuracy": _mean(accuracy), "likelihood": -_mean(bits), "by_task": accuracy}
     if starts:
-        pairs = {text.name: model.bits(text, window=128)[0] for text in held_out()}
-        found["bits_per_byte"] = {name: bits / count for name, (bits, count) in pairs.items()}
+        found["bits_per_byte"] = {text.name: bits_per_byte(text, model).value for text in held_out()}
     return found
 
 

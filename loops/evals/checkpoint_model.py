@@ -13,7 +13,6 @@ from torch import Tensor
 
 from contracts.events import Scalar
 from loops.evals.model import Asked, Weighed, Written, cut
-from loops.evals.task import Text
 from trainer.config import TrainConfig
 from trainer.decoder import Decoder
 from trainer.generate import Sampling, full_logits
@@ -68,22 +67,6 @@ class CheckpointModel:
         for rows in self._alike(asked):
             found |= dict(zip(rows, self._generated([asked[row] for row in rows]), strict=True))
         return [found[row] for row in range(len(asked))]
-
-    def bits(self, text: Text, *, window: int) -> list[tuple[float, int]]:
-        """(bits, bytes) of each document, read in windows of `window` bytes that begin with the end of a document."""
-        pieces = [
-            (number, document[start : start + window])
-            for number, document in enumerate(text.documents)
-            for start in range(0, len(document), window)
-        ]
-        totals = [[0.0, 0] for _ in text.documents]
-        rows = [[_END, *piece] for _, piece in pieces]
-        for chosen in self._batches([len(row) for row in rows]):
-            for row, logprob_S in zip(chosen, self._logprobs([rows[each] for each in chosen]), strict=True):
-                count = len(rows[row]) - 1
-                totals[pieces[row][0]][0] -= float(logprob_S[:count].sum()) / 0.6931471805599453
-                totals[pieces[row][0]][1] += count
-        return [(bits, int(count)) for bits, count in totals]
 
     def _ids(self, asked: Asked) -> list[int]:
         start = [self._start] if asked.starts and self._start is not None else []

@@ -81,16 +81,12 @@ class Text:
 
     name: str
     version: int
-    documents: tuple[bytes, ...]
+    documents: tuple[str, ...]
     source: str = ""
 
     @cached_property
     def digest(self) -> str:
-        return content_hash([self.name, self.version, [document.hex() for document in self.documents]])
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(map(len, self.documents))
+        return content_hash(asdict(self))
 
 
 def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:

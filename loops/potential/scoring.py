@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from context_store.canonical import canonical_json, content_hash
+from loops.evals.bits import Bits, bits_per_byte
+from loops.evals.bits import save as save_bits
 from loops.evals.checkpoint_model import CheckpointModel
 from loops.evals.gaps import findings
 from loops.evals.prompts import can_ask
@@ -18,8 +20,6 @@ from loops.evals.run import Evaluation, evaluate, save
 from loops.evals.task import Task, Text
 from loops.evals.tasks import generated, real_text
 from loops.potential.plan import FAN_TASKS, SUITE_PROTOCOL, PotentialPlan, fan_protocols
-
-_WINDOW = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +88,10 @@ def fan_score(exam: Exam, model: CheckpointModel, folder: Path) -> dict[str, Any
     return {"fan": fan, "findings": told[:40]}
 
 
-def bits_per_byte(exam: Exam, model: CheckpointModel) -> dict[str, float]:
-    """Of each domain of held-out text."""
-    found = {}
-    for text in exam.texts:
-        pairs = model.bits(text, window=_WINDOW)
-        found[text.name] = sum(bits for bits, _ in pairs) / sum(count for _, count in pairs)
-    return found
+def text_bits(exam: Exam, model: CheckpointModel, folder: Path) -> list[tuple[Bits, Path]]:
+    """Bits per byte of each domain of held-out text, and the file of its documents."""
+    found = [bits_per_byte(text, model) for text in exam.texts]
+    return [(each, save_bits(each, folder)[0]) for each in found]
 
 
 def _index(done: Sequence[Evaluation], folder: Path) -> tuple[Path, str]:

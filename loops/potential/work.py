@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from context_store.records import Json, NewScore
 from loops.core import Work, Workplace
+from loops.evals.bits import Bits
 from loops.evals.checkpoint_model import CheckpointModel
 from loops.evals.protocol import protocol
 from loops.evals.run import HARNESS, VERSION
 from loops.potential.plan import SUITE_PROTOCOL, PotentialPlan
-from loops.potential.scoring import Exam, bits_per_byte, fan_score, suite_score
+from loops.potential.scoring import Exam, fan_score, suite_score, text_bits
 from loops.potential.subject import Subject, subject
 from loops.potential.tiny_sft import Tuning, build_mix, tuned, tuned_config
 
@@ -24,8 +26,14 @@ def score_base(place: Workplace, arguments: Json) -> Json:
     raw = place.folder / "raw" / f"{seen.step}.base"
     place.tell(f"scoring the base checkpoint at step {seen.step}")
     found = suite_score(exam, model, raw) | fan_score(exam, model, raw)
-    found |= {"bits_per_byte": bits_per_byte(exam, model)}
+    bits = text_bits(exam, model, raw)
+    found |= {
+        "bits_per_byte": {each.text.name: each.value for each, _ in bits},
+        "bits_raw": {each.text.name: str(path) for each, path in bits},
+    }
     _store(place, seen, found, "base", {"exam": exam.digest})
+    for each, path in bits:
+        _store_bits(place, seen, each, path)
     return _signed(found, seen, plan)
 
 
@@ -92,5 +100,22 @@ def _store(place: Workplace, seen: Subject, found: dict[str, Any], how: str, set
             owner=case.owner or "lathe",
             raw=str(Path(found["raw"])),
             raw_sha256="",
+        )
+    )
+
+
+def _store_bits(place: Workplace, seen: Subject, found: Bits, path: Path) -> None:
+    lineage = place.store.evals.lineage_at(seen.run_id, seen.step)
+    case = place.store.knowledge.investigation(place.case_id)
+    place.store.evals.add(
+        NewScore(
+            project_id=case.project_id,
+            value=found.value,
+            stderr=found.stderr,
+            num_samples=len(found.documents),
+            owner=case.owner or "lathe",
+            raw=str(path),
+            **found.identity,
+            **asdict(lineage),
         )
     )

@@ -134,6 +134,9 @@ def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lath
     assert len(scores) == 2 * (1 + 2)
     by_how = {score.protocol.partition(":")[0].partition(".")[0] for score in scores}
     assert by_how == {"base", "tiny_sft"}
+    bits = [score for score in lathe.store.evals.list(run_id=RUN) if score.metric == "bits_per_byte"]
+    assert len(bits) == 2 * 3
+    assert all(4.0 < score.value < 12.0 and Path(score.raw).exists() for score in bits)
     token = lathe.store.tokens.create("ada", Role.RESEARCHER)
     client = TestClient(
         create_app(lathe.store), headers={"Authorization": f"Bearer {token}"}, base_url="http://127.0.0.1"

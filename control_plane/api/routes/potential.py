@@ -148,5 +148,6 @@ def _named(store: Store, case_id: str) -> set[str]:
         for each in store.casework.list(case_id, kind):
             found.add(each.body["raw"])
             found |= {fan["raw"] for fan in each.body["fan"].values()}
+            found |= set(each.body.get("bits_raw", {}).values())
             found |= {mark["raw"] for mark in each.body.get("marks", ())}
     return found

@@ -41,7 +41,7 @@ def held_out(trained_bytes: int, bytes_each: int) -> Mapping[str, bytes]:
 
 
 def texts(trained_bytes: int, bytes_each: int = 16_384) -> list[Text]:
-    """Held-out text of each domain, in documents of 1,024 bytes."""
+    """Held-out text of each domain, in documents of 1,024 characters."""
     source = f"Python {platform.python_version()} standard library"
     return [
         Text(
@@ -50,7 +50,8 @@ def texts(trained_bytes: int, bytes_each: int = 16_384) -> list[Text]:
             documents=tuple(text[start : start + 1024] for start in range(0, len(text), 1024)),
             source=source,
         )
-        for name, text in held_out(trained_bytes, bytes_each).items()
+        for name, content in held_out(trained_bytes, bytes_each).items()
+        for text in [content.decode("utf-8", "ignore")]
     ]
 
 

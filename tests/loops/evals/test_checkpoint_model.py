@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from contracts.errors import UserInputError
+from loops.evals.bits import bits_per_byte
+from loops.evals.bits import save as save_bits
 from loops.evals.checkpoint_model import CheckpointModel
 from loops.evals.model import Asked
 from loops.evals.protocol import protocol
@@ -87,9 +89,11 @@ def test_preflight_knows_whether_documents_begin_with_a_token() -> None:
     assert model(starts=False).tokens(Asked(text="a", starts=True)) == ([97], None)
 
 
-def test_bits_per_byte_of_an_untrained_model_are_those_of_a_uniform_one() -> None:
+def test_bits_per_byte_of_an_untrained_model_are_those_of_a_uniform_one(tmp_path: Path) -> None:
     uniform = {name: weight * 0 if name == "head.weight" else weight for name, weight in WEIGHTS.items()}
-    text = Text(name="t", version=1, documents=(b"hello world", b"again"))
-    found = CheckpointModel("u", CONFIG, uniform, starts=True).bits(text, window=4)
-    assert [count for _, count in found] == [11, 5]
-    assert sum(bits for bits, _ in found) / 16 == pytest.approx(math.log2(CONFIG.model.vocab_size))
+    text = Text(name="t", version=1, documents=("hello world", "again"))
+    found = bits_per_byte(text, CheckpointModel("u", CONFIG, uniform, starts=True), window=4)
+    assert [count for _, count in found.documents] == [11, 5]
+    assert found.value == pytest.approx(math.log2(CONFIG.model.vocab_size))
+    path, _ = save_bits(found, tmp_path)
+    assert path.read_text().count("\n") == 3
