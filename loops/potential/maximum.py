@@ -22,6 +22,7 @@ from contracts.errors import UserInputError
 Floats = NDArray[np.float64]
 
 NUM_FOLDS = 5
+_ROUNDS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,8 @@ def corrected_maximum(right_PRI: Mapping[str, Floats]) -> Best:
     chosen_RF = cross_fitted(sums_PRF[None], sizes_F)[1][0]
     seeds = all_PRI.shape[1]
     own_RI = np.stack([all_PRI[chosen_RF[r][fold_I], r, np.arange(fold_I.size)] for r in range(seeds)])
-    value, half = _mean_and_half(own_RI)
+    value = 100.0 * float(own_RI.mean())
+    half = _half(own_RI) if seeds > 1 else _resampled_half(all_PRI, fold_I)
     means = {name: 100.0 * float(all_PRI[index].mean()) for index, name in enumerate(names)}
     best = max(means, key=lambda name: means[name])
     return Best(
@@ -102,11 +104,26 @@ def rank_changes(before: Mapping[str, float], after: Mapping[str, float], noise:
     ]
 
 
-def _mean_and_half(own_RI: Floats) -> tuple[float, float]:
-    """Mean in points and half of its 95 % interval; item and seed variance are added, which counts some noise twice."""
+def _half(own_RI: Floats) -> float:
+    """Half of the 95 % interval in points; item and seed variance are added, which counts some noise twice."""
     seeds, items = own_RI.shape
     item_variance = own_RI.mean(axis=0).var(ddof=1) / items
-    seed_variance = own_RI.mean(axis=1).var(ddof=1) / seeds if seeds > 1 else 0.0
-    t = special.stdtrit(seeds - 1, 0.975) if seeds > 1 else special.ndtri(0.975)
-    half = np.hypot(special.ndtri(0.975) * np.sqrt(item_variance), t * np.sqrt(seed_variance))
-    return 100.0 * float(own_RI.mean()), 100.0 * float(half)
+    seed_variance = own_RI.mean(axis=1).var(ddof=1) / seeds
+    t = special.stdtrit(seeds - 1, 0.975)
+    return 100.0 * float(np.hypot(special.ndtri(0.975) * np.sqrt(item_variance), t * np.sqrt(seed_variance)))
+
+
+def _resampled_half(all_PRI: Floats, fold_I: NDArray[np.int64]) -> float:
+    """As `_half`, of a single seed: the whole choice is repeated on items drawn anew within their folds (bootstrap).
+
+    The choice itself varies, so that the variance of the items alone is too small; this one is rather too large.
+    """
+    rng = np.random.default_rng(0)
+    sizes_F = np.bincount(fold_I, minlength=NUM_FOLDS).astype(np.float64)
+    drawn = []
+    for fold in range(NUM_FOLDS):
+        own_PRI = all_PRI[:, :, fold_I == fold]
+        picks_LI = rng.integers(0, own_PRI.shape[2], (_ROUNDS, own_PRI.shape[2]))
+        drawn.append(own_PRI[:, :, picks_LI].sum(axis=3).transpose(2, 0, 1))
+    values_L, _ = cross_fitted(np.stack(drawn, axis=3), sizes_F)
+    return 100.0 * float(special.ndtri(0.975) * values_L.std(ddof=1))

@@ -102,6 +102,16 @@ def test_maximum_of_equal_protocols_is_not_rewarded_for_noise() -> None:
     assert abs(np.mean(corrected) - 60.0) < 0.6
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_interval_of_the_maximum_covers(seeds: int) -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(100):
+        best = corrected_maximum({f"p{n}": (rng.random((seeds, 160)) < 0.6).astype(float) for n in range(10)})
+        covered += best.low <= 60.0 <= best.high
+    assert covered >= 93
+
+
 def test_maximum_finds_a_protocol_that_is_better() -> None:
     rng = np.random.default_rng(0)
     right = {f"p{n}": (rng.random((3, 400)) < (0.8 if n == 3 else 0.5)).astype(float) for n in range(6)}
