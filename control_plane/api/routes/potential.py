@@ -60,8 +60,8 @@ class Decisions(Page):
 
 
 class NewPotential(Body):
-    run_id: str
-    steps: list[int] = Field(default_factory=list, max_length=50)
+    run_id: Annotated[str, Field(max_length=500)]
+    steps: list[Annotated[int, Field(ge=1, le=10**9)]] = Field(default_factory=list, max_length=50)
     max_checkpoints: int = Field(default=6, ge=2, le=50)
     seeds: int = Field(default=3, ge=2, le=9)
     num_items: int = Field(default=40, ge=5, le=1000)
