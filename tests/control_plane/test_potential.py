@@ -242,6 +242,10 @@ def test_lathe_evals_run_scores_a_checkpoint_under_chosen_protocols(
     status, _, error = run_lathe(environment_of(trained), "evals", "run", "--task", "no_such_task")
     assert status == 2
     assert "one of: generated_add" in error
+    status, out, _ = run_lathe(environment_of(trained), "evals", "plan", "avg5")
+    assert status == 0
+    assert "AA-LCR v1.1" in out
+    assert "missing" in out
     status, _, error = run_lathe(environment_of(trained), "evals", "run")
     assert status == 2
     assert "--endpoint URL" in error
