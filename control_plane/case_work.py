@@ -23,7 +23,11 @@ from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
 from loops.core import Work, Workplace
 
-MODULES: Mapping[str, str] = {"classifier": "loops.quantify.work"}  # of each loop that has work of its own
+MODULES: Mapping[str, str] = {  # of each loop that has work of its own
+    "classifier": "loops.quantify.work",
+    "potential": "loops.potential.work",
+    "recipe": "loops.potential.recipe.work",
+}
 _LOOK_S = 1.0
 
 

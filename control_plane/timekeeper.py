@@ -16,7 +16,7 @@ import structlog
 from context_store.records import Run, Schedule, TriageMark
 from context_store.triage import covers
 from contracts.enums import RunRole, RunState, ScheduleAction
-from contracts.errors import DatabaseUnavailable, LatheError
+from contracts.errors import DatabaseUnavailable, LatheError, UserInputError
 from control_plane.disk import explained
 from control_plane.wiring import Lathe
 
@@ -62,6 +62,7 @@ class Timekeeper:
     def _do(self, schedule: Schedule) -> None:
         action = {
             ScheduleAction.WATCH: self._watch,
+            ScheduleAction.MEASURE: self._measure,
             ScheduleAction.BACKUP: self._backup,
             ScheduleAction.EXPIRE: self._expire,
         }[schedule.action]
@@ -100,6 +101,25 @@ class Timekeeper:
                 opened += 1
                 self._tell(schedule, run, case_id)
         return f"looked at {looked} runs, opened {opened} cases"
+
+    def _measure(self, schedule: Schedule) -> str:
+        """Open a case for each training whose newest checkpoint lies far enough behind the last measured one."""
+        from loops.potential.monitor import due
+        from loops.potential.opening import open_case
+
+        store, opened = self._lathe.store, 0
+        runs = store.runs.list(project_id=schedule.target or None, role=RunRole.TRAINING, limit=_PAGE)
+        for run in [each for each in runs if each.created_at >= schedule.set_at or each.state is RunState.RUNNING]:
+            wish = due(store, run.id)
+            if wish is None or self._stopping.is_set():
+                continue
+            try:
+                case_id = open_case(store, wish, self._clock())
+            except UserInputError:  # a run whose weights cannot be read here
+                continue
+            opened += 1
+            self._tell(schedule, run, case_id)
+        return f"looked at {len(runs)} runs, opened {opened} cases"
 
     def _looked_at(self, run: Run, withheld: Sequence[TriageMark]) -> None:
         """Not in the store while a snooze withholds a finding: when it ends, the run is looked at once more."""

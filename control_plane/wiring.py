@@ -135,12 +135,15 @@ class Lathe:
     def _loops(self, mind: Mind) -> tuple[Loop, ...]:
         from agents.roles import Colleague
         from loops.debug.loop import DebugLoop, DebugOptions
+        from loops.potential.loop import PotentialLoop
+        from loops.potential.recipe.loop import RecipeLoop
         from loops.quantify.loop import ClassifierLoop
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
         debug = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
-        return debug, ClassifierLoop(self.store, self._deployed_classifier)
+        classifiers = ClassifierLoop(self.store, self._deployed_classifier)
+        return debug, classifiers, PotentialLoop(self.store), RecipeLoop(self.store)
 
     def _deployed_classifier(self, name: str) -> str:
         from loops.quantify.deployment import current

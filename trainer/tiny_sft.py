@@ -8,7 +8,7 @@ Shape letters: S positions, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from contracts.errors import UserInputError
 from contracts.events import Scalar
 from trainer.checkpoint import load_checkpoint
 from trainer.config import GROUPS, TrainConfig
@@ -82,12 +83,43 @@ def tuned_from(
     recipe: Recipe, state: TrainingState, examples: Path, budget: Budget, clock: Callable[[], float]
 ) -> Tuned:
     """As `fine_tune`, from a state in memory."""
+    training = _begun(recipe, state, examples, budget, clock)
+    losses = [training.advance().values["lm_loss"] for _ in range(training.step, budget.steps)]
+    return Tuned(state=training.state(), losses=tuple(losses))
+
+
+def states_at(
+    recipe: Recipe,
+    state: TrainingState,
+    examples: Path,
+    budget: Budget,
+    marks: Sequence[int],
+    clock: Callable[[], float],
+) -> Iterator[TrainingState]:
+    """One tiny SFT from `state`, seen after each number of steps in `marks`; each state is a copy.
+
+    Raises as `fine_tune`, and UserInputError for marks that do not grow or lie outside the budget.
+    """
+    if list(marks) != sorted(set(marks)) or not marks or marks[0] < 1 or marks[-1] > budget.steps:
+        raise UserInputError(
+            f"a tiny SFT of {budget.steps} steps cannot be seen at {list(marks)}",
+            remedy="give growing numbers of steps between 1 and the budget",
+        )
+    training = _begun(recipe, state, examples, budget, clock)
+    for mark in marks:
+        while training.step < mark:
+            training.advance()
+        found = training.state()
+        yield replace(found, weights={name: weight.clone() for name, weight in found.weights.items()}, optimizer={})
+
+
+def _begun(
+    recipe: Recipe, state: TrainingState, examples: Path, budget: Budget, clock: Callable[[], float]
+) -> Training:
     config = recipe.config.with_overrides(sft_overrides(recipe.config, budget) | {"data.examples": str(examples)})
     corpus = load_examples(examples)
     state = for_answers(state, sample_space(corpus, config.data))
-    training = Training(Recipe(config=config, parts=recipe.parts), corpus, state, clock)
-    losses = [training.advance().values["lm_loss"] for _ in range(training.step, config.steps)]
-    return Tuned(state=training.state(), losses=tuple(losses))
+    return Training(Recipe(config=config, parts=recipe.parts), corpus, state, clock)
 
 
 def for_answers(state: TrainingState, space: str) -> TrainingState:

@@ -21,6 +21,7 @@ from ui.views import (
     found,
     loops,
     memory,
+    potential,
     run,
     runs,
     system,
@@ -61,6 +62,7 @@ def _pages() -> dict[str, list[Page]]:
         "Runs & data": [
             st.Page(runs.page, title="All runs", icon=":material/show_chart:", url_path="runs"),
             st.Page(compare.page, title="Compare", icon=":material/compare_arrows:", url_path="compare"),
+            st.Page(potential.page, title="Potential", icon=":material/trending_up:", url_path="potential"),
             st.Page(timeline.page, title="Timeline", icon=":material/timeline:", url_path="timeline"),
             st.Page(data.page, title="Data", icon=":material/database:", url_path="data"),
             st.Page(classifiers.page, title="Classifiers", icon=":material/label:", url_path="classifiers"),

@@ -26,6 +26,7 @@ from ui.catalog import (
 from ui.classified import Cell, Classifier, NextQuestion, WholeClassifier, WrongText
 from ui.conversation import Answer, Thread, WholeThread
 from ui.oversight import Autonomy, Flow, MadeToken, Policies, Schedule, System, Token
+from ui.potential import Decision, Outputs, Potential
 from ui.records import (
     Activity,
     Budget,
@@ -102,6 +103,21 @@ class Client(Transport):
     def findings(self, run_id: str) -> Findings:
         """What was found in the run so far; nothing is looked for anew."""
         return self.get(f"/runs/{_part(run_id)}/findings", Findings)
+
+    def potentials(self) -> tuple[Investigation, ...]:
+        """Cases that measure what a run can become, newest first."""
+        return self.get("/potential", tuple[Investigation, ...], key="cases")
+
+    def potential(self, case_id: str) -> Potential:
+        return self.get(f"/potential/{_part(case_id)}", Potential)
+
+    def potential_outputs(self, case_id: str, file: str) -> Outputs:
+        """Raw outputs of a number of that case."""
+        return self.get(f"/potential/{_part(case_id)}/outputs", Outputs, {"file": file})
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Of the recipe loop, newest first."""
+        return self.get("/potential/decisions", tuple[Decision, ...], key="decisions")
 
     def difference(self, before: str, after: str) -> Difference:
         """By what the newest segment of run `after` differs from that of `before`."""

@@ -22,6 +22,7 @@ from control_plane.cli import (
     demo,
     environment,
     evals,
+    evals_run,
     experiment,
     ingest,
     investigate,
@@ -29,8 +30,10 @@ from control_plane.cli import (
     mlflow,
     negatives,
     policy,
+    potential,
     proposals,
     providers,
+    recipe,
     redactions,
     report,
     retention,
@@ -57,6 +60,8 @@ app.command()(runs.timeline)
 app.command()(runs.diff)
 app.command()(investigate.detect)
 app.command()(investigate.diagnose)
+app.command()(potential.potential)
+app.command()(recipe.recipe)
 app.command()(chat.chat)
 app.command()(report.report)
 app.command()(mcp.mcp)
@@ -66,6 +71,8 @@ app.add_typer(proposals.app, name="proposals")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
+evals.app.command("run")(evals_run.run_evals)
+evals.app.command()(evals_run.plan)
 app.add_typer(evals.app, name="evals")
 app.add_typer(data.app, name="data")
 app.add_typer(classifier.app, name="classifier")

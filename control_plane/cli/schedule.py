@@ -33,6 +33,17 @@ def watch(
 
 
 @app.command()
+def measure(
+    project: Project = "",
+    every: Annotated[float, typer.Option(min=1, help="Seconds between two looks.")] = 300.0,
+    reason: Reason = "follow what runs can become",
+    as_json: Json = False,
+) -> None:
+    """Measure the potential of trainings as their checkpoints arrive, ever more rarely, within the project's budget."""
+    _set(ScheduleAction.MEASURE, as_json, target=project, every_s=every, reason=reason)
+
+
+@app.command()
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Each backup becomes a new folder in it.")],
     every: Hours = 24.0,

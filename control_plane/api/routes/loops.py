@@ -104,9 +104,11 @@ def ledger(
 
 def _registered() -> tuple[type[Loop], ...]:
     from loops.debug.loop import DebugLoop
+    from loops.potential.loop import PotentialLoop
+    from loops.potential.recipe.loop import RecipeLoop
     from loops.quantify.loop import ClassifierLoop
 
-    return DebugLoop, ClassifierLoop
+    return DebugLoop, ClassifierLoop, PotentialLoop, RecipeLoop
 
 
 def _require(name: str) -> None:

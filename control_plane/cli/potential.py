@@ -1,0 +1,81 @@
+"""`lathe potential`: what a run's checkpoints can become, beside what they score today."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from control_plane.cli.session import Json, console, notes, opened, print_json
+
+if TYPE_CHECKING:
+    from context_store import Store
+
+_INTERRUPTED = 130
+
+
+def potential(
+    run: Annotated[str, typer.Argument(help="Run id.")],
+    step: Annotated[list[int] | None, typer.Option(help="A checkpoint's step; may be repeated.")] = None,
+    checkpoints: Annotated[int, typer.Option(min=2, help="At most so many, spread over the run.")] = 6,
+    seeds: Annotated[int, typer.Option(min=2, max=9, help="Seeds of the SFT of each checkpoint.")] = 3,
+    items: Annotated[int, typer.Option(min=5, help="Questions of each task.")] = 40,
+    against: Annotated[str | None, typer.Option(metavar="RUN", help="Compare how fast both runs' last learn.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the plots as SVG here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tune a run's checkpoints alike and say whether its potential grows, with both curves."""
+    from control_plane.cli.investigate import work_on
+    from loops.potential.opening import Wish, open_case
+
+    wish = Wish(run_id=run, steps=tuple(step or ()), max_checkpoints=checkpoints, seeds=seeds, num_items=items)
+    with opened() as lathe:
+        case_id = open_case(lathe.store, wish, time.time())
+        try:
+            work_on(lathe, case_id)
+        except KeyboardInterrupt:
+            notes().print(f"interrupted; nothing is lost, go on with: lathe potential {run}", markup=False)
+            raise typer.Exit(_INTERRUPTED) from None
+        found = _reading(lathe.store, case_id)
+        if figure is not None and found is not None:
+            from loops.potential.figures import draw
+
+            draw(found, figure)
+        if as_json:
+            print_json(found if against is None else _compared(lathe.store, run, against))
+            return
+        _print(lathe.store, case_id, figure if found is not None else None)
+        for sentence in _sentences(lathe.store, run, against) if against else ():
+            console().print(sentence, markup=False)
+
+
+def _compared(store: Store, run: str, against: str) -> dict[str, Any]:
+    from loops.potential.comparison import compared
+
+    return compared(store, run, against)
+
+
+def _sentences(store: Store, run: str, against: str) -> list[str]:
+    from loops.potential.comparison import sentences
+
+    return sentences(_compared(store, run, against))
+
+
+def _reading(store: Store, case_id: str) -> dict[str, Any] | None:
+    readings = store.casework.list(case_id, "reading")
+    return dict(readings[-1].body) if readings else None
+
+
+def _print(store: Store, case_id: str, figure: Path | None) -> None:
+    out, report = console(), store.knowledge.report(case_id)
+    if report:
+        from rich.markdown import Markdown
+
+        out.print(Markdown(report))
+    else:
+        out.print(store.knowledge.investigation(case_id).statement, markup=False)
+    out.print(f"case {case_id}; every number's raw outputs: lathe up, page Potential", markup=False)
+    if figure is not None:
+        out.print(f"plots: {figure}", markup=False)

@@ -1,0 +1,80 @@
+"""Two models by how they learn from the same data: what equation (1) is for (R801-4.9, R801-4.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from context_store import Store
+from contracts.errors import NotFound, UserInputError
+from loops.potential.crossing import crossing
+from loops.potential.learnability import data_needed, saving
+from loops.potential.plan import LOOP
+from loops.potential.reading import finite
+
+
+def newest_reading(store: Store, run_id: str) -> tuple[str, Mapping[str, Any]]:
+    """(case, reading) of a run. Raises NotFound when it was not measured."""
+    store.runs.get(run_id)
+    cases = [case.id for case in store.knowledge.investigations(run_id=run_id) if case.loop == LOOP]
+    for case_id in cases:
+        if readings := store.casework.list(case_id, "reading"):
+            return case_id, readings[-1].body
+    raise NotFound(f"the potential of run '{run_id}' was not measured", remedy=f"lathe potential {run_id}")
+
+
+def compared(store: Store, run_id: str, other_id: str) -> dict[str, Any]:
+    """The last measured checkpoints of two runs: slopes, data saved by `run_id`, and where the curves cross.
+
+    Raises UserInputError when the two were not tuned and asked alike.
+    """
+    (case, own), (other_case, theirs) = newest_reading(store, run_id), newest_reading(store, other_id)
+    plans = [store.casework.get(each, "plan", "plan").body for each in (case, other_case)]
+    if any(plans[0][name] != plans[1][name] for name in ("sft", "num_items")):
+        raise UserInputError(
+            f"runs {run_id} and {other_id} were tuned or asked differently",
+            remedy="measure both with the same options of lathe potential",
+        )
+    last, other_last = (_last(each) for each in (own, theirs))
+    budgets = [float(each) for each in last["budgets"]]
+    scores, other_scores = (np.array(each["scores"]) for each in (last, other_last))
+    target = float(min(scores[:, -1].mean(), other_scores[:, -1].mean()))
+    needed = [data_needed(budgets, each, target) for each in (other_scores, scores)]
+    found = {
+        "run": run_id,
+        "other": other_id,
+        "target": target,
+        "slopes": {
+            name: each["fit"]["slope"] for name, each in ((run_id, last), (other_id, other_last)) if each["fit"]
+        },
+        "needed": {other_id: asdict(needed[0]), run_id: asdict(needed[1])},
+        "saving": asdict(saving(*needed)),
+        "crossing": asdict(crossing(budgets, other_scores, scores)),
+    }
+    return finite(found)
+
+
+def sentences(found: Mapping[str, Any]) -> list[str]:
+    """For a person."""
+    told = [
+        f"{name}: k {slope['value']:.1f} ({slope['low']:.1f} to {slope['high']:.1f}) points per tenfold data"
+        for name, slope in found["slopes"].items()
+    ]
+    ratio = found["saving"]["ratio"]
+    if ratio is None:
+        told.append(f"no data-saving ratio for {found['target']:.1f} points: {found['saving']['refusal']}")
+    else:
+        ends = ["unbounded" if ratio[end] is None else f"{ratio[end]:.2g}" for end in ("low", "high")]
+        told.append(
+            f"{found['run']} needs {ratio['value']:.2g} times less SFT data than {found['other']} for "
+            f"{found['target']:.1f} points ({ends[0]} to {ends[1]})"
+        )
+    return [*told, found["crossing"]["sentence"]]
+
+
+def _last(reading: Mapping[str, Any]) -> Mapping[str, Any]:
+    last: Mapping[str, Any] = reading["learnability"][str(reading["steps"][-1])]
+    return last
