@@ -36,7 +36,7 @@ from loops.debug.readout import (
 from loops.debug.report import write_report
 from loops.debug.small import is_dear, smaller
 from loops.debug.substance import Substance
-from loops.debug.verdict import cause_kind_of, verdicts_of
+from loops.debug.verdict import cause_kind_of, told_from_measurement, verdicts_of
 from loops.debug.verification import verify_fix
 
 # The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries,
@@ -132,7 +132,7 @@ class DebugLoop:
         """Verdict, exclusions with reasons, the lesson, the report, and the fix when the cause is proven."""
         case = self._case(case_id)
         facts = self._facts(case)
-        decision = self._decision(case, facts, stopped)
+        decision = told_from_measurement(self._store, case, facts, self._decision(case, facts, stopped))
         candidates = [withheld(self._store, v) for v in verdicts_of(self._store, case, facts, decision)]
         verdicts = [self._store.knowledge.put_verdict(each) for each in candidates]
         verdict = verdicts[0]

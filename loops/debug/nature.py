@@ -15,6 +15,7 @@ class Nature(StrEnum):
     """Classes of findings whose look says where to search; a change of code may still be behind each."""
 
     INFRASTRUCTURE = "infrastructure"
+    MACHINE = "machine"
     MEASUREMENT = "measurement"
     BENIGN = "benign"
     RESUME = "resume"
@@ -23,6 +24,7 @@ class Nature(StrEnum):
 _BY_KIND = {
     "throughput": Nature.INFRASTRUCTURE,
     "no_data": Nature.INFRASTRUCTURE,
+    "self_check": Nature.MACHINE,
     "eval_break": Nature.MEASUREMENT,
     "masked_non_finite": Nature.MEASUREMENT,
     "vanished": Nature.MEASUREMENT,
@@ -35,6 +37,10 @@ _WORDS = {
     Nature.INFRASTRUCTURE: (
         "it looks like infrastructure: speed or presence moved and nothing that is learned",
         "a re-run on another machine that is as slow, or a change that makes this one fast again",
+    ),
+    Nature.MACHINE: (
+        "it looks like a machine that computes wrong values: fixed numbers give another result there",
+        "the same result on that machine as on the others, or the wrong one wherever the rank runs",
     ),
     Nature.MEASUREMENT: (
         "it looks like a measurement artefact: what is logged changed, while what is learned goes on",

@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from context_store.records import Anomaly
+from contracts.evidence import EvidenceRef
 
 _WATCHED = ("lm_loss", "loss", "eval", "val")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """`early` began at least `least` and at most `most` steps before `late`."""
+    """`early` began at least `least` and at most `most` steps before `late`. `evidence`: the two anomalies."""
 
     early: str
     late: str
     least: int
     most: int
+    evidence: tuple[EvidenceRef, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -42,6 +44,7 @@ def leads(anomalies: Sequence[Anomaly]) -> list[Lead]:
             late=late.series[0],
             least=late.onset[0] - first.onset[1],
             most=late.onset[1] - first.onset[0],
+            evidence=tuple(EvidenceRef(kind="anomaly", id=str(each.id)) for each in (first, late)),
         )
         for late in moved
         if _is_watched(late) and late.onset[0] > first.onset[1]

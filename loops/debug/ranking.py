@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from context_store import Store
 from context_store.code import diff_of
@@ -15,6 +15,8 @@ from context_store.records import Anomaly, NegativeResult
 from contracts.enums import CauseKind
 from contracts.evidence import EvidenceRef
 from contracts.names import SeriesName
+from loops.debug.measure import Probe
+from loops.debug.other_runs import Contrast, contrast_of, stretches
 from loops.debug.reading import FieldReads, field_reads
 from loops.debug.substance import Substance, changed_lines, tokens
 from loops.debug.suspects import Factor, Scene
@@ -33,6 +35,7 @@ _WEIGHT = {
 _EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
 _CONSEQUENCE = 0.5  # weight of the findings after the first
 _BASE, _SCOPE, _MODULE, _EXPLAINS, _READS, _HARMED = 0.1, 0.4, 0.2, 0.4, 0.3, 0.5
+_HARMLESS_ELSEWHERE, _SHOWN_ELSEWHERE = 0.5, 0.2  # other runs that had it, without and with the anomaly
 _PLACE = 0.5  # of a rank that departs: its machine, or its share of the data
 _FEW_LAYERS = 4
 _SAME_TEXT = 12  # negative results looked at for one factor
@@ -42,7 +45,7 @@ _SAME_TEXT = 12  # negative results looked at for one factor
 class Ranked:
     """A factor with its score in 0..1 and the reasons for it. `excluded_by`: stored negative results against it.
 
-    `fields`: those it reads that bear on what departs.
+    `fields`: those it reads that bear on what departs. `runs`: other runs that had it in force.
     """
 
     factor: Factor
@@ -50,23 +53,37 @@ class Ranked:
     reason: str
     excluded_by: tuple[NegativeResult, ...] = ()
     fields: tuple[EvidenceRef, ...] = ()
+    runs: tuple[EvidenceRef, ...] = ()
 
     @property
     def evidence(self) -> tuple[EvidenceRef, ...]:
         refs = tuple(EvidenceRef(kind="negative", id=str(negative.id)) for negative in self.excluded_by)
-        return (*self.factor.evidence, *self.fields, *refs)
+        return (*self.factor.evidence, *self.fields, *refs, *self.runs)
 
 
 def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Ranked, ...]:
     """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads."""
     reads = field_reads(store, scene, anomalies[0])
     same = _with_same_change(store, scene)
+    others = stretches(store, scene, Probe.from_json(anomalies[0].probe))
     ranked = [
-        _rank_one(store, scene, factor, anomalies, _reads_of(factor, reads), same.get(factor.key, ()))
+        _contrasted(
+            _rank_one(store, scene, factor, anomalies, _reads_of(factor, reads), same.get(factor.key, ())),
+            contrast_of(store, factor, others),
+        )
         for factor in scene.factors
     ]
     order = {factor.key: i for i, factor in enumerate(scene.factors)}
     return tuple(sorted(ranked, key=lambda r: (-round(r.score, 6), -order[r.factor.key])))
+
+
+def _contrasted(ranked: Ranked, contrast: Contrast) -> Ranked:
+    """Less suspicious when other runs had it without harm, more when all that had it show the same."""
+    if not contrast.reason:
+        return ranked
+    more = ranked.score + _SHOWN_ELSEWHERE * (1.0 - ranked.score)
+    score = _HARMLESS_ELSEWHERE * ranked.score if contrast.free else more
+    return replace(ranked, score=score, reason=f"{ranked.reason}; {contrast.reason}", runs=contrast.evidence)
 
 
 def _reads_of(factor: Factor, reads: Mapping[str, FieldReads]) -> FieldReads | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from context_store import Store
-from context_store.records import Diagnostic, Effect
+from context_store.records import Diagnostic, Effect, SeriesMatrix
 from contracts.enums import DiagnosticKind, EffectState
 from loops.debug.case import Case, references
 from loops.debug.experiments import FRESH_STEPS, payload_of
@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 
 ABSENT_BELOW, PRESENT_FROM = 0.25, 0.75  # 0 is the control, 1 the anomalous run; what lies between decides nothing
 _HALF = 0.5
-_WALL_CLOCK = ("tokens_per_second", "step_time_s")  # the only series that may differ in an exact replay
+WALL_CLOCK = ("tokens_per_second", "step_time_s")  # the only series that may differ in an exact replay
+_LEARNED = ("grad_norm", "weight_norm", "update_norm")
 _FRESH = Window(lo=FRESH_STEPS // 2, hi=FRESH_STEPS)  # steps over which a run from random weights is read
 
 
@@ -151,15 +152,32 @@ def exactness(store: Store, case: Case, run_id: str) -> Exactness:
     """Compare every deterministic series and the data order of a replay with the recorded run, bit by bit."""
     assert case.scene is not None
     lo, hi = case.scene.segment.start_step + 1, case.window.hi
-    names = [n for n in store.series.names(run_id) if not n.startswith(_WALL_CLOCK)]
-    mine = store.series.matrix(run_id, names, lo=lo, hi=hi)
+    names = [n for n in store.series.names(run_id) if not n.startswith(WALL_CLOCK)]
     theirs = read_matrix(store, case.run_id, names, lo=lo, hi=hi, upto_segment=case.scene.segment.number)
+    return _compared(store, names, (run_id, store.series.matrix(run_id, names, lo=lo, hi=hi)), (case.run_id, theirs))
+
+
+def learned_alike(store: Store, case: Case, run_id: str, other_id: str) -> Exactness:
+    """Compare gradients, weights and the data order of two re-runs, bit by bit: what says that they learned the same,
+    whatever else they write."""
+    assert case.scene is not None
+    lo, hi = case.scene.segment.start_step + 1, case.window.hi
+    every = {name for each in (run_id, other_id) for name in store.series.names(each)}
+    names = sorted(name for name in every if name.startswith(_LEARNED))
+    sides = [(each, store.series.matrix(each, names, lo=lo, hi=hi)) for each in (run_id, other_id)]
+    return _compared(store, names, sides[0], sides[1])
+
+
+def _compared(
+    store: Store, names: Sequence[str], one: tuple[str, SeriesMatrix], other: tuple[str, SeriesMatrix]
+) -> Exactness:
+    (run_id, mine), (other_id, theirs) = one, other
     shared, i, j = np.intersect1d(mine.steps, theirs.steps, return_indices=True)
     equal = (mine.present[:, i] == theirs.present[:, j]) & (
         (mine.values[:, i] == theirs.values[:, j]) | (np.isnan(mine.values[:, i]) & np.isnan(theirs.values[:, j]))
     )
     differing = [name for name, row in zip(names, equal, strict=True) if not row.all()]
-    orders = [_order(store, r, shared) for r in (run_id, case.run_id)]
+    orders = [_order(store, each, shared) for each in (run_id, other_id)]
     if orders[0] != orders[1]:
         differing.append("the order of the samples")
     return Exactness(num_series=len(names), num_steps=int(shared.size), differing=tuple(differing))

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agents import evidence
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
-from contracts.enums import DiagnosticKind, Verdict
+from contracts.enums import DiagnosticKind, EffectKind, EffectState, Verdict
 from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
+from loops.debug.finding import series_ref
 from loops.debug.precursors import leads
 from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
+from loops.debug.verification import guards_of
 
 _MAX_REFS = 4
 _TERMS = (
@@ -39,7 +42,7 @@ def write_report(store: Store, case: Case) -> str:
     parts = [
         f"# {case.leading.statement}",
         f"Run `{case.run_id}`, case `{case_id}`. What stands in `code` names evidence: `lathe why KIND:ID` opens it.",
-        *_verdicts(verdicts, investigation.statement),
+        *_verdicts(verdicts, investigation.statement, _watched(store, case)),
         *_symptoms(case),
         *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
@@ -58,7 +61,21 @@ def _refs(evidence: Iterable[EvidenceRef]) -> str:
     return ", ".join(f"`{ref}`" for ref in refs[:_MAX_REFS]) + more
 
 
-def _verdicts(verdicts: list[VerdictRecord], outcome: str) -> list[str]:
+def _watched(store: Store, case: Case) -> tuple[EvidenceRef, ...]:
+    """What was decided on the fix and, where it was applied, the points of the run on which it was judged."""
+    case_id = case.investigation.id
+    refs = [EvidenceRef(kind="proposal", id=each.id) for each in store.proposals.list(investigation_id=case_id)]
+    for effect in store.effects.list(investigation_id=case_id):
+        if effect.kind is EffectKind.RESUME_WITH_PATCH and effect.state is EffectState.DONE:
+            segment = store.runs.segments(case.run_id)[int(effect.result["segment"])]
+            steps = segment.start_step + 1, segment.last_step
+            names = [name for name in (*case.probe.series[:2], *guards_of(case.probe)) if name in case.view.values]
+            refs += [series_ref(case.run_id, name, *steps) for name in names]
+    return tuple(refs)
+
+
+def _verdicts(verdicts: list[VerdictRecord], outcome: str, watched: tuple[EvidenceRef, ...]) -> list[str]:
+    """`watched`: evidence of what came of the fix."""
     lines = ["## Verdict"]
     for verdict in verdicts:
         low, high = verdict.interval or (None, None)
@@ -72,7 +89,7 @@ def _verdicts(verdicts: list[VerdictRecord], outcome: str) -> list[str]:
     lines += [_TERMS] if verdicts else []
     told = verdicts[0].statement if verdicts else ""
     if came := outcome.removeprefix(told).strip():
-        lines.append(f"What came of it: {came}")
+        lines.append(f"What came of it: {came}" + (f" ({_refs(watched)})" if watched else ""))
     return lines if len(lines) > 1 else []
 
 
@@ -82,7 +99,9 @@ def _symptoms(case: Case) -> list[str]:
         f"({_refs(a.evidence[:2])})"
         for a in case.anomalies
     ]
-    order = [f"{lead.sentence[:1].upper()}{lead.sentence[1:]}." for lead in leads(case.anomalies)]
+    order = [
+        f"{lead.sentence[:1].upper()}{lead.sentence[1:]} ({_refs(lead.evidence)})." for lead in leads(case.anomalies)
+    ]
     return ["## What was seen", "\n".join(rows), *order]
 
 
@@ -104,7 +123,7 @@ def _scene(case: Case) -> list[str]:
     before = f"`{scene.good[:10]}`" if scene.before else "nothing"
     text = (
         f"The onset lies in segment {scene.segment.number}, which began at step {scene.segment.start_step} with code "
-        f"`{scene.faulty[:10]}`; before it ran {before}."
+        f"`{scene.faulty[:10]}`; before it ran {before} (`run:{case.run_id}#{scene.segment.start_step}`)."
     )
     return ["## What had changed", text]
 
@@ -117,10 +136,11 @@ def _suspects(suspects: list[Suspect]) -> list[str]:
     for suspect in shown:
         title = suspect.title if suspect.status is not Verdict.REFUTED else f"~~{suspect.title}~~"
         why, _, outcome = suspect.reason.partition(" | ")
+        own = evidence.part_of_case("suspect", suspect.investigation_id, suspect.key)
         status = f"{suspect.status}: {outcome}" if suspect.status else outcome or "not tested"
         rows.append(
             f"| {suspect.rank} | {_cell(title)} | {suspect.cause_kind} | {suspect.supplied_by.words} | "
-            f"{suspect.score:.2f} | {_cell(why)} | {_cell(status)} | {_refs(suspect.evidence[:2])} |"
+            f"{suspect.score:.2f} | {_cell(why)} | {_cell(status)} | {_refs((own, *suspect.evidence[:2]))} |"
         )
     others = len(suspects) - len(shown)
     rest = [f"{others} more changes rank below these and were not tested."] if others else []
@@ -154,7 +174,7 @@ def _cost(store: Store, case_id: str) -> list[str]:
         return []
     return [
         f"Budget: {budget.reruns_used} of {budget.reruns} re-runs and {budget.cpu_s_used:.0f} of "
-        f"{budget.cpu_s:.0f} CPU s."
+        f"{budget.cpu_s:.0f} CPU s (`investigation:{case_id}`)."
     ]
 
 

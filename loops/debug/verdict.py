@@ -4,7 +4,7 @@ overturn it. Whatever a proof lacks turns `proven` into `cannot_tell`, with the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from loops.debug.nature import in_words, nature_of
 from loops.debug.places import placebo_of, swap_of
 from loops.debug.readout import (
     ABSENT_BELOW,
+    WALL_CLOCK,
     Exactness,
     Measured,
     control_of,
     exactness,
+    learned_alike,
     read_pairs,
     read_rerun,
     read_swap,
@@ -70,6 +72,25 @@ def verdicts_of(store: Store, case: Case, facts: Facts, decision: Decision) -> l
     found = [_proven(case, runs, facts, decision, proof)]
     fresh = _fresh_verdict(store, case, runs, facts, decision)
     return found if fresh is None else [*found, fresh]
+
+
+def told_from_measurement(store: Store, case: Case, facts: Facts, decision: Decision) -> Decision:
+    """The decision, which blames the measurement alone where the run learns the same with its cause and without it.
+
+    Gradients, weights and data have to be bitwise equal in the two re-runs; nothing is said of what only times show.
+    """
+    if decision.verdict is not Verdict.PROVEN or case.probe.series[0].startswith(WALL_CLOCK):
+        return decision
+    kept, left_out = Identity(on=facts.everything), facts.leaving_out(decision.cause[0])
+    runs = [str(payload_of(case, each)["run_id"]) for each in (kept, left_out)]
+    alike = learned_alike(store, case, runs[0], runs[1])
+    if decision.cause_kind is CauseKind.HARDWARE or not alike.num_series or not alike.is_exact:
+        return decision
+    reason = (
+        f"{decision.reason}; gradients, weights and data are bitwise the same with it and without it "
+        f"({alike.num_series} series over {alike.num_steps} steps): only what is written changed"
+    )
+    return replace(decision, cause_kind=CauseKind.MEASUREMENT, reason=reason)
 
 
 def cause_kind_of(decision: Decision, verdict: VerdictRecord) -> CauseKind:

@@ -16,8 +16,9 @@ import pytest
 from case import RUN, propose_fix, train_bad_run
 from small_project import SmallProject, commit, until
 
-from context_store.records import NewRun, Project
+from context_store.records import Anomaly, NewRun, Project
 from contracts.enums import ProposalState, RunRole, RunState
+from contracts.evidence import EvidenceRef
 from control_plane.projects import register_project
 from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
@@ -95,6 +96,21 @@ def test_a_healthy_run_gives_no_case(command: Command, lathe: Lathe, small_proje
     assert command("detect", RUN, "--json").json == []
     assert command("diagnose", RUN).out.strip() == "Nothing wrong found (observed: 1 series up to step 30)."
     assert command("diagnose", RUN, "--json").json is None
+
+
+def test_findings_are_shown_by_role(command: Command, lathe: Lathe, small_project: SmallProject) -> None:
+    """Shows R801-3.9: who supplied it is said, and a role sees its own."""
+    project = register_project(lathe.store, small_project.folder)
+    wish = TrainingRequest(run_id=RUN, project=project, commit=small_project.good, max_step=6)
+    follow(lathe.backend, lathe.shipper, lathe.trainings.begin(wish))
+    seen = Anomaly(
+        run_id=RUN, kind="spike", series=("loss",), onset=(3, 4), severity=0.5, statement="it jumps",
+        evidence=(EvidenceRef(kind="run", id=RUN),),
+    )  # fmt: skip
+    lathe.store.knowledge.put_anomaly(seen)
+    assert "it jumps (severity 0.5, from the metric inspector)" in " ".join(command("detect", RUN).out.split())
+    told = " ".join(command("detect", RUN, "--role", "output_inspector").out.split())
+    assert told == "Nothing wrong found in what the output inspector looks at; 1 found by other roles."
 
 
 def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(settings: Settings, small_project: SmallProject) -> None:

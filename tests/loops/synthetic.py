@@ -34,11 +34,14 @@ class Code:
     num_devices: int = 0  # 0: as many as there are
     mixture: float = 0.4
     loss_offset: float = 0.0
+    shown_offset: float = 0.0  # of the logged loss only: the training is the same
     text: str = ""  # whatever else the code says; it changes no behaviour
     scatter: int = 0  # of the machine: another value gives another run of the same code
 
     def digest(self) -> int:
-        return int.from_bytes(hashlib.sha256(repr(replace(self, text="")).encode()).digest()[:6], "big")
+        return int.from_bytes(
+            hashlib.sha256(repr(replace(self, text="", shown_offset=0.0)).encode()).digest()[:6], "big"
+        )
 
     def router_rate(self) -> float:
         return self.bias_lr if self.router_group == "bias" else self.router_lr
@@ -85,6 +88,7 @@ def measure(seed: int, stretch: Stretch) -> dict[str, np.ndarray]:
     values["aux_loss_share"] = 0.035 * code.penalty_scale**0.9 * np.exp(0.05 * noise("aux"))
     curve = 2.2 + 3.2 * np.exp(-steps / 30.0) + code.loss_offset - 0.1 * (code.mixture - 0.4)
     values["lm_loss"] = curve * np.exp(0.035 * noise("lm"))
+    values["lm_loss"] = values["lm_loss"] + code.shown_offset
     values["loss"] = values["lm_loss"] / (1.0 - values["aux_loss_share"])
     values["grad_norm"] = 1.0 * np.exp(0.25 * noise("grad")) * (1.0 + decay)
     lr = 0.6 * code.router_rate() / 1e-3

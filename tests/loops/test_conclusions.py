@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from world import ATTENTION, DEVICES, NOW, README, REPORT, SCALE, World
+from world import ATTENTION, DEVICES, NOW, README, REPORT, SCALE, SHOWN, World
 
 from context_store.records import Anomaly
-from contracts.enums import Verdict
+from contracts.enums import CauseKind, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug import detect, open_case
 from loops.debug.measure import Probe, Reading
@@ -37,6 +37,18 @@ def test_every_suspect_that_was_left_out_says_what_came_of_it(world: World, new_
     ]
     assert len(rows) == 1
     assert "not tested" not in rows[0]
+
+
+def test_a_commit_that_only_writes_other_numbers_is_a_measurement(
+    world: World, new_runner: Callable[..., Runner]
+) -> None:
+    """The loss looks worse, and nothing that is learned changed: the case says so, and is no fault of the training."""
+    world.train("run", world.lay_out([README], [ATTENTION, SHOWN]))
+    case_id = diagnose(world, new_runner())
+    case = world.store.knowledge.investigation(case_id)
+    assert (case.verdict, case.cause_kind) == (Verdict.PROVEN, CauseKind.MEASUREMENT)
+    assert "gradients, weights and data are bitwise the same with it and without it" in case.statement
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == (f"commit:{world.commits[SHOWN.subject]}",)
 
 
 def test_budget_and_stop_rule_are_told_before_anything_runs(world: World, new_runner: Callable[..., Runner]) -> None:

@@ -341,6 +341,22 @@ def test_a_fix_that_does_not_hold_is_taken_back(world: World, new_runner: NewRun
     assert "taken back" in [e.text for e in world.store.activity.after(0)][-2]
 
 
+def test_a_fix_that_moves_a_guard_is_taken_back(world: World, new_runner: NewRunner) -> None:
+    """Design 6: the anomaly recedes, but the loss is worse than allowed, so the run goes on as before."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert "lm_loss must stay below 1.05 times what it was" in proposal.verification
+    world.harms = True
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    said = world.store.knowledge.investigation(case_id).statement
+    assert "The fix does not hold: 0.0" in said
+    assert "lm_loss got worse than allowed" in said
+    assert [e.kind for e in world.store.effects.list(investigation_id=case_id)].count(EffectKind.UNDO) == 1
+
+
 def test_changes_that_were_asked_for_are_remembered_with_their_reason(world: World, new_runner: NewRunner) -> None:
     """Shows R801-2.13: sent back is stored like declined."""
     world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))

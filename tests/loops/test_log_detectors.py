@@ -120,7 +120,7 @@ def test_a_schedule_that_starts_anew_unless_somebody_changed_it() -> None:
     values = log(5)
     again = np.concatenate([values["learning_rate"][:RESUME], values["learning_rate"][: STEPS.size - RESUME]])
     (found,) = findings(resumed(values | {"learning_rate": again}))
-    assert "the schedule was not restored" in found.statement
+    assert "as where the schedule is not restored" in found.statement
     changed = resumed(values | {"learning_rate": again}, before={"optim.lr": 1e-3}, after={"optim.lr": 5e-5})
     assert findings(changed) == []
 

@@ -37,7 +37,7 @@ FILES = {
     "groups.py": 'router_group = "router"\n\n\nnorm_decay = 0.0\n',
     "recipe.py": "router_lr = 1e-3\n\n\nbias_lr = 1e-3\n\n\nattention_lr = 3e-3\n\n\nmixture = 0.4\n",
     "loader.py": "num_devices = 0\n",
-    "report.py": "digits = 3\n",
+    "report.py": "digits = 3\n\n\nshown_offset = 0.0\n",
     "idle.py": "loss_offset = 0.0\n",
     "README.md": "A project.\n",
 }
@@ -86,6 +86,7 @@ TO_BIAS = Edit(
 FAST_BIAS = Edit(subject="recipe: biases move", path="recipe.py", before="bias_lr = 1e-3", after="bias_lr = 6e-2")
 DEVICES = Edit(subject="loader: a constant", path="loader.py", before="num_devices = 0", after="num_devices = 4")
 IDLE = Edit(subject="idle: an offset", path="idle.py", before="loss_offset = 0.0", after="loss_offset = 1.5")
+SHOWN = Edit(subject="report: count anew", path="report.py", before="shown_offset = 0.0", after="shown_offset = 1.5")
 
 
 @dataclass
@@ -99,6 +100,7 @@ class World:
     codes: dict[str, Code] = field(default_factory=dict)
     not_imported: tuple[str, ...] = ()
     scatters: bool = False  # True: no two runs of the same code are bitwise equal
+    harms: bool = False  # True: whatever goes on from now has a worse loss
     environment_fault: bool = False  # True: the anomaly comes from outside the code, in every segment from 110 on
 
     @property
@@ -219,6 +221,8 @@ class World:
         code = stretch.code
         if self.environment_fault and stretch.start >= CUTS[1]:
             code = Code(**{**code.__dict__, "penalty_scale": 8.0})
+        if self.harms:
+            code = replace(code, loss_offset=0.8)
         stretch = Stretch(start=stretch.start, end=stretch.end, code=code, dp_size=dp_size)
         modules = self._modules(commit)
         events: list[Event] = [

@@ -158,3 +158,21 @@ def test_today_has_a_curve_of_every_running_training_and_calls_no_fresh_finding_
         page.locator(".stMain").get_by_role("link", name=f"live-{number}", exact=True).wait_for()
     page.get_by_text("1 more that are open or were found since yesterday").wait_for()
     page.get_by_text("1 earlier cases").wait_for()
+
+
+def test_findings_of_one_role_of_the_team(page: Page, lathe: RunningLathe) -> None:
+    """Shows R801-3.9: each names who supplied it, and a reader may look at one role's."""
+    lathe.store.knowledge.put_anomaly(
+        Anomaly(
+            run_id=RUN, kind="eval_break", series=("eval/loss",), onset=(50, 52), severity=0.3,
+            statement="An evaluation parts from the loss", evidence=(EvidenceRef(kind="run", id=RUN),),
+            probe={"supplied_by": "output_inspector"},
+        )
+    )  # fmt: skip
+    page.goto(f"{lathe.url}/run?run={RUN}&token={lathe.viewer}")
+    found = page.locator(".lt-found")
+    found.filter(has_text="from the metric inspector").first.wait_for()
+    page.get_by_test_id("stButtonGroup").get_by_text("output inspector").click()
+    found.filter(has_text="from the metric inspector").first.wait_for(state="detached")
+    assert found.count() == 1
+    assert "An evaluation parts from the loss" in found.first.inner_text()

@@ -71,7 +71,7 @@ def _judge(view: RunView, name: str, steps: np.ndarray, here: np.ndarray, there:
             layers=(),
             onset=onset,
             severity=min(1.0, 0.3 + 5.0 * median(gaps)),
-            statement=text + f", though nothing was changed: what was restored is incomplete{_scaler(view)}",
+            statement=text + f", though nothing was changed, as where not everything was restored{_scaler(view)}",
             evidence=(series_ref(view.run_id, name, onset[0], last),),
             probe=Probe(
                 series=(name,),

@@ -61,8 +61,8 @@ def _judge(view: RunView, redone: Redone) -> Finding | None:
         severity=min(1.0, 0.5 + 0.2 * usual / noise),
         statement=(
             f"steps {first}-{last} were done again after the resume and {redone.name} differs by {100 * usual:.2g} % "
-            "from the first of them on, though nothing was changed: the order of the samples, the random generators or "
-            "the optimizer were not restored"
+            "from the first of them on, though nothing was changed, as where order of samples, random generators or "
+            "optimizer are not restored"
         ),
         evidence=(series_ref(view.run_id, redone.name, first, last),),
         probe=Probe(

@@ -120,17 +120,17 @@ def _sets_rate(key: str) -> bool:
 
 def _loss_finding(view: RunView, jump: _Jump) -> Finding:
     text = f"{jump.name} jumps by {100 * np.expm1(jump.size):.1f} % right after the resume and comes back by itself"
-    return _finding(view, jump, f"{text}: something that it had learned or kept was not restored", 0.5, 65)
+    return _finding(view, jump, f"{text}, as where something that it had learned or kept is not restored", 0.5, 65)
 
 
 def _scale_finding(view: RunView, jump: _Jump) -> Finding:
-    text = f"{jump.name} changes by a factor of {np.exp(jump.size):.3g} at the resume: the scaler starts anew"
+    text = f"{jump.name} changes by a factor of {np.exp(jump.size):.3g} at the resume, as where the scaler starts anew"
     return _finding(view, jump, text, 0.5, 66)
 
 
 def _rate_finding(view: RunView, jump: _Jump) -> Finding:
     text = f"{jump.name} changes by a factor of {np.exp(jump.size):.3g} at the resume although nothing that sets it "
-    return _finding(view, jump, f"{text}was changed: the schedule was not restored", 0.7, 68)
+    return _finding(view, jump, f"{text}was changed, as where the schedule is not restored", 0.7, 68)
 
 
 def _finding(view: RunView, jump: _Jump, text: str, severity: float, specificity: int) -> Finding:
