@@ -638,12 +638,20 @@ def init(
         if parent is not None:
             stream.update(parent_run_id=_slug(parent[0]), parent_step=_whole(parent[1]))
         made = Spool.create(_spool_root(spool), stream)
-        if patch is not None:
-            made.append(frame({"kind": "patch", "step": stream["start_step"] or 0, **patch}))
+        for kind, fields in _first_lines(stream, patch):
+            made.append(frame({"kind": kind, "step": stream["start_step"] or 0, **fields}))
     except Exception as error:  # a training must not fail because of its log
         _say(f"init: nothing is logged: {type(error).__name__}: {error}")
     _runs.append(Run(stream, made, Api(url, token), max_spool_bytes))
     return _runs[-1]
+
+
+def _first_lines(stream: Mapping[str, Any], patch: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each process says besides rank 0's description: where it runs, when there are several; and the patch."""
+    if stream["world_size"] > 1:
+        yield "effective", {"values": {f"environment.rank.{stream['rank']}.host": platform.node()}}
+    if patch is not None:
+        yield "patch", patch
 
 
 def _bounded(config: dict[str, Any]) -> dict[str, Any]:

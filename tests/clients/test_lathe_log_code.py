@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 
@@ -64,6 +65,15 @@ def test_uncommitted_changes_of_a_training_elsewhere_are_stored(
 
     (repository / "weights.bin").unlink()
     assert store.code.ingest_working_tree("p", repository) == new[0], "here and elsewhere it has one name"
+
+
+def test_every_rank_says_where_it_runs(api: ApiProcess, trainings: Trainings, store: Store) -> None:
+    api.start()
+    for rank in (0, 1):
+        more = {"RANK": str(rank), "WORLD_SIZE": "2", "LATHE_START": "one launch"}
+        trainings.run(TRAIN.format(run="ranks"), more=more)
+    found = store.environment.at("ranks")
+    assert [(place.rank, place.host) for place in found.ranks] == [(0, platform.node()), (1, platform.node())]
 
 
 def test_what_is_no_patch_is_refused_and_the_rest_is_kept(api: ApiProcess, trainings: Trainings, store: Store) -> None:
