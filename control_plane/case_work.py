@@ -23,7 +23,7 @@ from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
 from loops.core import Work, Workplace
 
-MODULES: Mapping[str, str] = {}  # of each loop that has work of its own
+MODULES: Mapping[str, str] = {"evolve": "loops.evolve.work"}  # of each loop that has work of its own
 _LOOK_S = 1.0
 
 

@@ -125,20 +125,30 @@ class Lathe:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
         from control_plane.chat import mind_of
         from loops.core import Limits
+        from loops.evolve.loop import LIMITS as EVOLVE_LIMITS
         from loops.runner import Runner
 
         mind = mind_of(self)
         limits = Limits(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Limits()
         loops = {loop.name: loop for loop in self._loops(mind)}
-        return Runner(store=self.store, checkpointer=self.checkpointer(), loops=loops, limits=limits, wait=wait)
+        return Runner(
+            store=self.store,
+            checkpointer=self.checkpointer(),
+            loops=loops,
+            limits=limits,
+            limits_of={"evolve": EVOLVE_LIMITS},
+            wait=wait,
+        )
 
     def _loops(self, mind: Mind) -> tuple[Loop, ...]:
         from agents.roles import Colleague
         from loops.debug.loop import DebugLoop, DebugOptions
+        from loops.evolve.loop import EvolveLoop
 
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
-        return (DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague)),)
+        options = DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague)
+        return DebugLoop(self.store, options), EvolveLoop(self.store)
 
     def checkpointer(self) -> Any:
         """A saver in LangGraph's own schema."""

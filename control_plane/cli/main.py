@@ -21,6 +21,7 @@ from control_plane.cli import (
     demo,
     environment,
     evals,
+    evolve,
     experiment,
     ingest,
     investigate,
@@ -63,6 +64,7 @@ app.command()(providers.providers)
 app.add_typer(backend.app, name="backend")
 app.add_typer(proposals.app, name="proposals")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(evolve.app, name="evolve")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
 app.add_typer(evals.app, name="evals")
