@@ -12,7 +12,7 @@ from ui import session
 from ui.client import Client
 from ui.components.messages import errors_shown, show_error
 from ui.transport import UNAUTHORIZED, ApiError, UiSettings, connect
-from ui.views import approvals, chat, compare, data, found, loops, memory, run, runs, system, timeline, today
+from ui.views import approvals, chat, compare, data, evolution, found, loops, memory, run, runs, system, timeline, today
 
 FOLDER = Path(__file__).parent
 
@@ -54,6 +54,7 @@ def _pages() -> dict[str, list[Page]]:
         "Memory & system": [
             st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
             st.Page(loops.page, title="Loops", icon=":material/autorenew:", url_path="loops"),
+            st.Page(evolution.page, title="Evolution", icon=":material/account_tree:", url_path="evolution"),
             st.Page(system.page, title="System", icon=":material/tune:", url_path="system"),
             st.Page(found.page, title="Open", url_path="open", visibility="hidden"),
         ],

@@ -10,6 +10,8 @@ from urllib.parse import quote
 from ui.catalog import (
     Config,
     DetectorRecord,
+    Evolution,
+    EvolutionRun,
     Findings,
     Hit,
     LayerMap,
@@ -136,6 +138,17 @@ class Client(Transport):
         """Newest first."""
         query = {"case_id": case_id, "limit": 1000}
         return self.get(f"/loops/{_part(name)}/ledger", tuple[LedgerEntry, ...], query, key="entries")
+
+    def evolution_runs(self) -> tuple[EvolutionRun, ...]:
+        return self.all("/evolution", EvolutionRun, key="runs")
+
+    def evolution(self, case_id: str) -> Evolution:
+        return self.get(f"/evolution/{_part(case_id)}", Evolution)
+
+    def promote(self, case_id: str) -> str:
+        """The id of the proposal to use the run's incumbent."""
+        path = f"/evolution/{_part(case_id)}/promotion"
+        return str(self.send("POST", path, json={})["proposal"]["id"])
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         return self.all("/data/pipelines", Pipeline, key="pipelines")

@@ -70,7 +70,8 @@ class Asked:
         rule = Rule(rounds=self.rounds, effect=self.effect, max_pairs=self.max_pairs)
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
-            control_round=(self.rounds + 1) // 2, frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
+            block=min(20, self.max_pairs), control_round=(self.rounds + 1) // 2,
+            frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
         )  # fmt: skip
 
     @property
