@@ -18,6 +18,7 @@ from typing import Any
 
 from agents.sandbox import NamespaceSandbox
 from benchmarks.evolve_parts.attacks import judged
+from benchmarks.evolve_parts.overhead import overhead
 from benchmarks.evolve_parts.simulated import simulated
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
@@ -28,6 +29,7 @@ from loops.evolve.plan import History, Plan
 from loops.evolve.proposer import Operators
 from loops.evolve.report import markdown, summary
 from loops.evolve.rounds import Evolution
+from loops.evolve.surface import params_of
 from loops.evolve.tasks import read_suite
 
 SCAFFOLDS = Path(__file__).parents[1] / "loops" / "evolve" / "scaffolds"
@@ -68,7 +70,14 @@ def real_run(options: argparse.Namespace) -> dict[str, Any]:
         evolution.open_seal(opened_by="the benchmark", seeds=options.sealed_seeds)
     history = History(journal=journal, plan=plan)
     (options.work / "report.md").write_text(markdown(history))
-    timing = {"seconds": round(seconds, 1), "rounds_in_them": done, "scaffold": options.scaffold}
+    first, last = (params_of(archive.files(commit))["mechanisms"] for commit in (history.root, history.incumbent))
+    timing = {
+        "mechanisms_first": first,
+        "mechanisms_last": last,
+        "seconds": round(seconds, 1),
+        "rounds_in_them": done,
+        "scaffold": options.scaffold,
+    }
     return {**summary(history), **timing}
 
 
@@ -78,7 +87,8 @@ def attacked(options: argparse.Namespace) -> dict[str, Any]:
         folder = Path(place)
         folder.chmod(0o755)
         with closing(NamespaceSandbox(folder / "sandbox")) as sandbox:
-            return judged(folder / "range", sandbox, options.only, say)
+            cost = {} if options.only else overhead(sandbox)
+            return {**cost, **judged(folder / "range", sandbox, options.only, say)}
 
 
 def main() -> None:
@@ -94,9 +104,9 @@ def main() -> None:
     parser.add_argument("--search", choices=[str(each) for each in Search], default="greedy")
     parser.add_argument("--frozen-proposer", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--effect", type=float, default=0.15)
-    parser.add_argument("--max-pairs", type=int, default=240)
-    parser.add_argument("--max-episodes", type=int, default=40_000)
+    parser.add_argument("--effect", type=float, default=0.1)
+    parser.add_argument("--max-pairs", type=int, default=300)
+    parser.add_argument("--max-episodes", type=int, default=30_000)
     parser.add_argument("--sealed-seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()

@@ -53,8 +53,8 @@ class Asked:
     rounds: int = 100
     seed: int = 0
     search: str = str(Search.GREEDY)
-    effect: float = 0.15
-    max_pairs: int = 240
+    effect: float = 0.1
+    max_pairs: int = 300
     max_episodes: int = 40_000
     frozen_proposer: bool = False
     suite: str = ""

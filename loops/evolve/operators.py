@@ -26,7 +26,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "skills_for": ("all", "terminal"),
 }
 TOOLS = ("list_files", "read_file", "edit", "run_tests", "undo", "localise", "shell", "fit", "submit")
-PROPOSER = {"focus": 2.0, "bundle": 1}
+PROPOSER = {"focus": 2.0, "bundle": 2}
 _BEARS_ON: Mapping[str, tuple[str, ...]] = {
     "repeats": ("loop_detection", "notes", "temperature"),
     "out of asks": ("verify", "prepare", "loop_detection", "countdown"),

@@ -24,8 +24,10 @@ class Plan:
     """Pinned when the run begins; a run whose suite or plan has changed does not go on.
 
     `placebo_share` of the rounds change nothing and one round at `control_round` takes mechanisms away from the
-    incumbent and tests whether giving them back is seen: the gate is told of neither. `frozen_proposer`: failures and
-    proposer settings stay those of the first commit. `max_episodes` is the budget of the whole run.
+    incumbent and tests whether giving them back is seen: the gate is told of neither. `screen`: only a candidate that
+    solves so much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the
+    error budget. `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is
+    the budget of the whole run.
     """
 
     run: str
@@ -37,7 +39,8 @@ class Plan:
     placebo_share: float = 0.1
     control_round: int = 0
     frozen_proposer: bool = False
-    fix_seeds: int = 1
+    fix_seeds: int = 2
+    screen: float = 0.05
     max_episodes: int = 40_000
 
     @property
@@ -155,6 +158,11 @@ class History:
             for commit, body in self.journal.list("fix")
             if commit in parents
         ]
+
+    def fix_score(self, commit: str) -> float | None:
+        """Share of the fix episodes solved; None while they were not run."""
+        body = self.journal.get("fix", commit)
+        return None if body is None else sum(body["scores"]) / len(body["scores"])
 
     def failed_before(self, parts: frozenset[str], base_tree: str) -> str:
         """The round or earlier result in which the same idea, made on the same scaffold, was not kept; "" for none."""

@@ -68,6 +68,7 @@ def summary(history: History) -> dict[str, Any]:
         "run": plan.run, "search": str(plan.search), "frozen_proposer": plan.frozen_proposer, "seed": plan.seed,
         "rounds": len(decisions), "planned_rounds": plan.rule.rounds, "suite": plan.suite_hash,
         "kept": [_kept(body) for body in decisions if body["kept"]],
+        "screened": sum(body["why"].startswith("screened") for body in decisions),
         "gate_queries": sum(len(body["base"]) for body in blocks),
         "episodes": history.episodes, "max_episodes": plan.max_episodes,
         "asks": sum(sum(body["asks"]) for body in blocks), "chars": sum(sum(body["chars"]) for body in blocks),
@@ -110,8 +111,9 @@ def markdown(history: History) -> str:
     lines = [
         f"# Evolution run {facts['run']}",
         "",
-        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, "
-        f"{facts['gate_queries']} paired gate queries, {facts['episodes']} episodes, {facts['asks']} asks.",
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} screened out "
+        f"on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} episodes, "
+        f"{facts['asks']} asks.",
         "",
         "## Kept",
         "",

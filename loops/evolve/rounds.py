@@ -68,13 +68,24 @@ class Evolution:
         if not proposal["commit"]:
             self._decide(number, proposal, "nothing new to try")
             return True
-        if history.reading(number).standing is Standing.GOES_ON:
+        for commit in (proposal["base"], proposal["commit"]):
+            if history.fix_score(commit) is None:
+                self._findings(commit)
+                return True
+        if self._gain(proposal) < self._plan.screen:
+            self._decide(number, proposal, f"screened out: {self._gain(proposal):+.3f} on the fix tasks")
+        elif history.reading(number).standing is Standing.GOES_ON:
             self._test(number, proposal)
-        elif self._plan.search is Search.ARCHIVE and self._journal.get("fix", proposal["commit"]) is None:
-            self._findings(proposal["commit"])  # what its clade is worth
         else:
             self._decide(number, proposal, "")
         return True
+
+    def _gain(self, proposal: Body) -> float:
+        """On the fix tasks, over what the candidate is compared with."""
+        base, candidate = (self.history.fix_score(proposal[name]) for name in ("base", "commit"))
+        assert base is not None
+        assert candidate is not None
+        return candidate - base
 
     # --- propose ------------------------------------------------------------------------------------------------
 

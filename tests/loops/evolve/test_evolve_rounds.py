@@ -42,7 +42,7 @@ class Scripted:
 
 def _plan(evaluator: Evaluator, **changes: object) -> Plan:
     rule = Rule(rounds=2, effect=0.4, max_pairs=24, run_alpha=0.5)
-    settings = {"rule": rule, "seed": 3, "placebo_share": 0.0, "block": 8, **changes}
+    settings = {"rule": rule, "seed": 3, "placebo_share": 0.0, "block": 8, "fix_seeds": 1, "screen": -1.0, **changes}
     return Plan(run="test", suite_hash=evaluator.suite.hash, **settings)  # type: ignore[arg-type]
 
 
