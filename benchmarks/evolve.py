@@ -45,7 +45,7 @@ def plan_of(options: argparse.Namespace, suite_hash: str) -> Plan:
     return Plan(
         run=options.run, suite_hash=suite_hash, seed=options.seed, search=Search(options.search), rule=rule,
         control_round=max(1, options.rounds // 2), frozen_proposer=options.frozen_proposer,
-        max_episodes=options.max_episodes,
+        max_episodes=options.max_episodes, fix_seeds=options.fix_seeds,
     )  # fmt: skip
 
 
@@ -104,9 +104,10 @@ def main() -> None:
     parser.add_argument("--search", choices=[str(each) for each in Search], default="greedy")
     parser.add_argument("--frozen-proposer", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--effect", type=float, default=0.1)
-    parser.add_argument("--max-pairs", type=int, default=300)
-    parser.add_argument("--max-episodes", type=int, default=30_000)
+    parser.add_argument("--effect", type=float, default=0.12)
+    parser.add_argument("--max-pairs", type=int, default=240)
+    parser.add_argument("--max-episodes", type=int, default=9_000)
+    parser.add_argument("--fix-seeds", type=int, default=1)
     parser.add_argument("--sealed-seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()

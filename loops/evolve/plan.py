@@ -55,7 +55,11 @@ class Plan:
         """What round `number` really is; only the report asks."""
         if number == self.control_round:
             return CONTROL
-        return PLACEBO if self.chance("placebo", number).random() < self.placebo_share else IDEA
+        others = [each for each in range(1, self.rule.rounds + 1) if each != self.control_round]
+        placebos = self.chance("placebos").sample(
+            others, min(len(others), round(self.placebo_share * self.rule.rounds))
+        )
+        return PLACEBO if number in placebos else IDEA
 
     def pairs(self, suite: Suite, number: int, block: int) -> list[Job]:
         """The pairs of a block: tasks of the gate drawn with replacement, each with a seed used nowhere else."""

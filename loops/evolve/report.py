@@ -111,7 +111,8 @@ def markdown(history: History) -> str:
     lines = [
         f"# Evolution run {facts['run']}",
         "",
-        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} screened out "
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, "
+        f"{facts['screened']} screened out "
         f"on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} episodes, "
         f"{facts['asks']} asks.",
         "",

@@ -78,9 +78,9 @@ class Suite:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Names that no diff of a scaffold may hold: tasks, and the files and functions that only tasks have."""
-        files = {Path(name).stem for task in self.tasks.values() for name in (*task.files, *task.file.submit)}
-        return frozenset({*self.tasks, *(f"{stem}." for stem in files if len(stem) > 3)})
+        """Names that no diff of a scaffold may hold: of tasks, and of files that not every task of a kind has."""
+        files = {name for task in self.tasks.values() for name in (*task.files, *task.file.submit)}
+        return frozenset({*self.tasks, *files} - {"train.csv", "test.csv", "predictions.csv"})
 
 
 def read_task(folder: Path) -> Task:

@@ -25,52 +25,55 @@ PLAIN = CATALOGUE.parent / "scaffolds" / "plain"
 
 
 class Scripted:
-    """Proposes these moves, one a round; a proposer of equal standing."""
+    """Proposes these changes, one a round; a proposer of equal standing."""
 
     name = "scripted"
 
-    def __init__(self, *moves: Move) -> None:
-        self._moves = moves
+    def __init__(self, *drafts: tuple[Move, ...]) -> None:
+        self._drafts = drafts
 
     def propose(self, situation, fresh):  # type: ignore[no-untyped-def]
-        for move in self._moves[(situation.number - 1) % len(self._moves) :]:
-            files = apply(situation.files, move)
+        for moves in self._drafts[(situation.number - 1) % len(self._drafts) :]:
+            files = situation.files
+            for move in moves:
+                files = apply(files, move)
             if fresh(files):
-                return Draft(files=files, moves=(move.name,), hypothesis=move.name, critique=tuple(situation.findings))
+                names = tuple(move.name for move in moves)
+                return Draft(files=files, moves=names, hypothesis="; ".join(names), critique=tuple(situation.findings))
         return None
 
 
-def _plan(evaluator: Evaluator, **changes: object) -> Plan:
-    rule = Rule(rounds=2, effect=0.4, max_pairs=24, run_alpha=0.5)
-    settings = {"rule": rule, "seed": 3, "placebo_share": 0.0, "block": 8, "fix_seeds": 1, "screen": -1.0, **changes}
-    return Plan(run="test", suite_hash=evaluator.suite.hash, **settings)  # type: ignore[arg-type]
+def _plan(quick: Evaluator, **changes: object) -> Plan:
+    rule = Rule(rounds=2, effect=0.4, max_pairs=8, run_alpha=0.5)
+    settings = {"rule": rule, "seed": 3, "placebo_share": 0.0, "block": 4, "fix_seeds": 1, "screen": -1.0, **changes}
+    return Plan(run="test", suite_hash=quick.suite.hash, **settings)  # type: ignore[arg-type]
 
 
-def _evolution(folder: Path, plan: Plan, evaluator: Evaluator, proposer: object = None) -> Evolution:
+def _evolution(folder: Path, plan: Plan, quick: Evaluator, proposer: object = None) -> Evolution:
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     archive = Archive.begin(folder / "archive.git", plan.run, read_files(PLAIN))
     return Evolution(
-        plan, FolderJournal(folder / "journal.jsonl"), archive, evaluator, folder=folder / "commits",
+        plan, FolderJournal(folder / "journal.jsonl"), archive, quick, folder=folder / "commits",
         proposer=proposer or Operators(),
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def finished(place: Path, evaluator: Evaluator) -> tuple[Path, Plan]:
+def finished(place: Path, quick: Evaluator) -> tuple[Path, Plan]:
     """A run that went through without a stop."""
-    plan, folder = _plan(evaluator), place / "whole"
-    run = _evolution(folder, plan, evaluator)
+    plan, folder = _plan(quick), place / "whole"
+    run = _evolution(folder, plan, quick)
     while run.step():
         pass
     return folder, plan
 
 
 def test_a_run_that_is_killed_after_every_piece_decides_the_same(
-    finished: tuple[Path, Plan], place: Path, evaluator: Evaluator
+    finished: tuple[Path, Plan], place: Path, quick: Evaluator
 ) -> None:
     whole, plan = finished
-    while _evolution(place / "pieces", plan, evaluator).step():  # each piece by a new process's objects
+    while _evolution(place / "pieces", plan, quick).step():  # each piece by a new process's objects
         pass
     journals = [FolderJournal(folder / "journal.jsonl") for folder in (whole, place / "pieces")]
     for kind in ("root", "fix", "proposal", "block", "decision", "memory"):
@@ -81,41 +84,42 @@ def test_a_run_that_is_killed_after_every_piece_decides_the_same(
 
 
 def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
-    finished: tuple[Path, Plan], tmp_path: Path, evaluator: Evaluator
+    finished: tuple[Path, Plan], tmp_path: Path, quick: Evaluator
 ) -> None:
     folder, plan = finished
     journal, refs = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test").refs()
     files = read_files(PLAIN)
-    assert differences(journal, plan, evaluator.suite, files, refs, tmp_path / "a", Operators()) == []
+    assert differences(journal, plan, quick.suite, files, refs, tmp_path / "a", Operators()) == []
     other = Plan(**{**vars(plan), "seed": 4})
     with pytest.raises(UserInputError):
-        differences(journal, other, evaluator.suite, files, refs, tmp_path / "b", Operators())
+        differences(journal, other, quick.suite, files, refs, tmp_path / "b", Operators())
 
 
-def test_another_plan_or_suite_does_not_go_on(finished: tuple[Path, Plan], evaluator: Evaluator) -> None:
+def test_another_plan_or_suite_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
     folder, plan = finished
     with pytest.raises(UserInputError, match="rule"):
-        _evolution(folder, Plan(**{**vars(plan), "rule": Rule(rounds=3)}), evaluator)
+        _evolution(folder, Plan(**{**vars(plan), "rule": Rule(rounds=3)}), quick)
 
 
 def test_the_seal_is_opened_once_and_only_at_the_end(
-    finished: tuple[Path, Plan], place: Path, evaluator: Evaluator
+    finished: tuple[Path, Plan], place: Path, quick: Evaluator
 ) -> None:
     folder, plan = finished
     with pytest.raises(NotPermitted):
-        _evolution(place / "sealed", plan, evaluator).open_seal("a person")
-    run = _evolution(folder, plan, evaluator)
+        _evolution(place / "sealed", plan, quick).open_seal("a person")
+    run = _evolution(folder, plan, quick)
     body = run.open_seal("a person", seeds=1)
     assert run.open_seal("somebody else", seeds=9) == body
     assert -1.0 <= gain(body).low <= gain(body).high <= 1.0
     assert "Opened by a person" in markdown(run.history)
 
 
-def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, evaluator: Evaluator) -> None:
+def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, quick: Evaluator) -> None:
     """The second round is made on the commit that the first one kept; a repeat on the same scaffold is refused."""
-    verify = Move(kind="add mechanism", what="verify", after="")
-    plan = _plan(evaluator, rule=Rule(rounds=2, effect=0.2, max_pairs=96, run_alpha=0.9), control_round=0)
-    run = _evolution(place / "gain", plan, evaluator, Scripted(verify, Move(kind="set", what="retries", after="2")))
+    more = Move(kind="set", what="retries", after="3")
+    retry = (Move(kind="add mechanism", what="retry", after=""), more)
+    plan = _plan(quick, rule=Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5), fix_seeds=2, screen=0.05)
+    run = _evolution(place / "gain", plan, quick, Scripted(retry, (Move(kind="add skill", what="squeeze", after=""),)))
     while run.step():
         pass
     first, second = run.history.decisions
@@ -124,16 +128,16 @@ def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, evaluator: E
     assert proposal is not None
     assert proposal["parent"] == first["candidate"]
     archive = Archive(place / "gain" / "archive.git", "test")
-    assert "verify" in params_of(archive.files(archive.incumbent))["mechanisms"]
+    assert "retry" in params_of(archive.files(archive.incumbent))["mechanisms"]
     assert second["base"] == first["candidate"]
     found = summary(run.history)
     assert found["canary_hits"] == 0
     assert found["kept"][0]["round"] == 1
 
 
-def test_a_harmful_change_is_reverted_to_the_same_tree(place: Path, evaluator: Evaluator) -> None:
-    plan = _plan(evaluator, rule=Rule(rounds=1, effect=0.3, max_pairs=24, run_alpha=0.9), control_round=0)
-    run = _evolution(place / "harm", plan, evaluator, Scripted(Move(kind="remove tool", what="edit", after="")))
+def test_a_harmful_change_is_reverted_to_the_same_tree(place: Path, quick: Evaluator) -> None:
+    plan = _plan(quick, rule=Rule(rounds=1, effect=0.3, max_pairs=16, run_alpha=0.5))
+    run = _evolution(place / "harm", plan, quick, Scripted((Move(kind="remove tool", what="shell", after=""),)))
     archive = Archive(place / "harm" / "archive.git", "test")
     before = archive.tree_of(archive.incumbent)
     while run.step():
@@ -148,18 +152,18 @@ def test_a_harmful_change_is_reverted_to_the_same_tree(place: Path, evaluator: E
 class Lucky:
     """An evaluator by which nothing differs; for what does not depend on tasks."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self.suite = evaluator.suite
+    def __init__(self, quick: Evaluator) -> None:
+        self.suite = quick.suite
 
     def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
         return [Outcome(job=job, score=1.0, why="", ended="submitted", asks=1, chars=1) for job in jobs]
 
 
-def test_failed_ideas_are_not_tried_again_on_the_same_scaffold(place: Path, evaluator: Evaluator) -> None:
+def test_failed_ideas_are_not_tried_again_on_the_same_scaffold(place: Path, quick: Evaluator) -> None:
     """Shows RM2-7.24: forty rounds, no repeat."""
     rule = Rule(rounds=40, effect=0.4, max_pairs=16)
-    plan = _plan(evaluator, rule=rule, placebo_share=0.1, control_round=20)
-    run = _evolution(place / "ideas", plan, Lucky(evaluator))  # type: ignore[arg-type]
+    plan = _plan(quick, rule=rule, placebo_share=0.1, control_round=20)
+    run = _evolution(place / "ideas", plan, Lucky(quick))  # type: ignore[arg-type]
     while run.step():
         pass
     found = summary(run.history)
