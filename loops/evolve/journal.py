@@ -44,11 +44,12 @@ class FolderJournal:
     def put(self, kind: str, key: str, body: Body) -> None:
         if key in self._rows.get(kind, {}):
             return
+        text = json.dumps({"kind": kind, "key": key, "body": body}, sort_keys=True)
         with self._path.open("ab") as file:
-            file.write(json.dumps({"kind": kind, "key": key, "body": body}, sort_keys=True).encode() + b"\n")
+            file.write(text.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self._rows.setdefault(kind, {})[key] = body
+        self._rows.setdefault(kind, {})[key] = json.loads(text)["body"]  # as it will be read again
 
     def get(self, kind: str, key: str) -> Body | None:
         return self._rows.get(kind, {}).get(key)
@@ -67,7 +68,7 @@ class CaseJournal:
     def put(self, kind: str, key: str, body: Body) -> None:
         if key not in self._kind(kind):
             self._store.casework.put(self._case_id, kind, key, body, self._clock())
-            self._kind(kind)[key] = body
+            self._kind(kind)[key] = json.loads(json.dumps(body))
 
     def get(self, kind: str, key: str) -> Body | None:
         return self._kind(kind).get(key)

@@ -21,7 +21,36 @@ from loops.evolve.report import gain, markdown, summary
 from loops.evolve.rounds import Evolution
 from loops.evolve.surface import params_of
 
-PLAIN = CATALOGUE.parent / "scaffolds" / "plain"
+GRAPH = """
+import importlib, json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class Loop:
+    def __init__(self, desk):
+        self.desk = desk
+
+    def invoke(self, state, config):
+        desk, params = self.desk, json.loads((HERE / "params.json").read_text())
+        kinds = [importlib.import_module(f"mechanisms.{name}") for name in params["mechanisms"]]
+        mechanisms = [kind.Mechanism(params, desk) for kind in kinds]
+        skills = [(HERE / "skills" / f"{name}.md").read_text() for name in params["skills"]]
+        texts = ["\\n".join(skills), f"TASK {desk.task}\\n\\n"]
+        while True:
+            view = [{"role": "user", "text": text} for text in texts]
+            action = desk.ask(view, params["tools"], params["temperature"])
+            text = desk.tool(action["tool"], action["args"])
+            for each in mechanisms:
+                text = each.after(action, text)
+            texts.append(text)
+
+
+def build(desk):
+    return Loop(desk)
+"""
+FILES = {**read_files(CATALOGUE.parent / "scaffolds" / "plain"), "graph.py": GRAPH}  # a loop is quicker than a graph
 
 
 class Scripted:
@@ -52,7 +81,7 @@ def _plan(quick: Evaluator, **changes: object) -> Plan:
 def _evolution(folder: Path, plan: Plan, quick: Evaluator, proposer: object = None) -> Evolution:
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
-    archive = Archive.begin(folder / "archive.git", plan.run, read_files(PLAIN))
+    archive = Archive.begin(folder / "archive.git", plan.run, FILES)
     return Evolution(
         plan, FolderJournal(folder / "journal.jsonl"), archive, quick, folder=folder / "commits",
         proposer=proposer or Operators(),
@@ -88,11 +117,10 @@ def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
 ) -> None:
     folder, plan = finished
     journal, refs = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test").refs()
-    files = read_files(PLAIN)
-    assert differences(journal, plan, quick.suite, files, refs, tmp_path / "a", Operators()) == []
+    assert differences(journal, plan, quick.suite, FILES, refs, tmp_path / "a", Operators()) == []
     other = Plan(**{**vars(plan), "seed": 4})
     with pytest.raises(UserInputError):
-        differences(journal, other, quick.suite, files, refs, tmp_path / "b", Operators())
+        differences(journal, other, quick.suite, FILES, refs, tmp_path / "b", Operators())
 
 
 def test_another_plan_or_suite_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
@@ -118,7 +146,9 @@ def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, quick: Evalu
     """The second round is made on the commit that the first one kept; a repeat on the same scaffold is refused."""
     more = Move(kind="set", what="retries", after="3")
     retry = (Move(kind="add mechanism", what="retry", after=""), more)
-    plan = _plan(quick, rule=Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5), fix_seeds=2, screen=0.05)
+    plan = _plan(
+        quick, rule=Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5), block=16, fix_seeds=2, screen=0.05
+    )
     run = _evolution(place / "gain", plan, quick, Scripted(retry, (Move(kind="add skill", what="squeeze", after=""),)))
     while run.step():
         pass
