@@ -58,6 +58,7 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     store.budgets.open_share(case_id, asked.amount, store.budgets.of_project(project.id))
     if new.fork is not None:
         _copy(store, new.fork, case_id, at)
+    store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
     return case_id
 
 

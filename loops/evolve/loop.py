@@ -140,9 +140,9 @@ class EvolveLoop:
         for body in history.decisions:
             if not body["kept"] and body["candidate"] and history.plan.kind(body["round"]) not in (PLACEBO, CONTROL):
                 self._store.negatives.add(self._negative(case_id, history, body))
-        if not history.decisions:
-            self._store.negatives.add(self._nothing(case_id, stopped))
         kept = _kept(history)
+        if not kept and not self._store.negatives.list(investigation_id=case_id):
+            self._store.negatives.add(self._nothing(case_id, stopped))
         statement = f"{len(kept)} of {len(history.decisions)} rounds were kept" + (f" ({stopped})" if stopped else "")
         self._store.knowledge.set_investigation(case_id, statement=statement)
         self._store.knowledge.put_report(case_id, markdown(history))

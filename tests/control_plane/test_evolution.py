@@ -67,6 +67,7 @@ def _work(lathe: Lathe, case_id: str) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_isolated")
 def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lathe, suite: Path) -> None:
     case_id = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
@@ -80,6 +81,12 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
     assert "Rounds" in lathe.store.knowledge.report(case_id)
     assert lathe.store.budgets.state(case_id).used.cpu_s > 0.0
 
+    fork = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, seed=9), fork=(case_id, 1)), time.time())
+    assert fork != case_id
+    assert history_of(lathe.store, fork).decisions == history_of(lathe.store, case_id).decisions[:1]
+    with pytest.raises(UserInputError, match="no round 7"):
+        begin(lathe, NewRun(scaffold="plain", asked=_asked(suite), fork=(case_id, 7)), time.time())
+
     candidate = next(body["candidate"] for body in found["decisions"] if body["candidate"])
     principal = Principal(name="ada", role=Role.RESEARCHER)
     proposal = promotion(lathe.store, case_id, principal, time.time(), candidate)
@@ -91,17 +98,6 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
             lambda: bool(git("for-each-ref", "refs/lathe/scaffold/plain")), Feed(lathe.store, print, after=0)
         )
     assert git("rev-parse", "refs/lathe/scaffold/plain") == candidate
-
-
-@pytest.mark.usefixtures("_isolated")
-def test_a_fork_goes_on_from_a_round_of_another_run(lathe: Lathe, suite: Path) -> None:
-    source = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, rounds=1)), time.time())
-    _work(lathe, source)
-    fork = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, seed=9), fork=(source, 1)), time.time())
-    assert fork != source
-    assert history_of(lathe.store, fork).decisions == history_of(lathe.store, source).decisions
-    with pytest.raises(UserInputError, match="no round 7"):
-        begin(lathe, NewRun(scaffold="plain", asked=_asked(suite), fork=(source, 7)), time.time())
 
 
 def test_what_is_no_run_or_no_scaffold_is_refused(lathe: Lathe, suite: Path) -> None:
