@@ -25,6 +25,7 @@ from loops.core import Work, Workplace
 
 MODULES: Mapping[str, str] = {  # of each loop that has work of its own
     "classifier": "loops.quantify.work",
+    "evolve": "loops.evolve.work",
     "potential": "loops.potential.work",
     "recipe": "loops.potential.recipe.work",
 }

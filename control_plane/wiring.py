@@ -125,16 +125,25 @@ class Lathe:
         """A new runner of all loops; `wait` is called while effects are pending. One runner serves one thread."""
         from control_plane.chat import mind_of
         from loops.core import Limits
+        from loops.evolve.loop import LIMITS as EVOLVE_LIMITS
         from loops.runner import Runner
 
         mind = mind_of(self)
         limits = Limits(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Limits()
         loops = {loop.name: loop for loop in self._loops(mind)}
-        return Runner(store=self.store, checkpointer=self.checkpointer(), loops=loops, limits=limits, wait=wait)
+        return Runner(
+            store=self.store,
+            checkpointer=self.checkpointer(),
+            loops=loops,
+            limits=limits,
+            limits_of={"evolve": EVOLVE_LIMITS},
+            wait=wait,
+        )
 
     def _loops(self, mind: Mind) -> tuple[Loop, ...]:
         from agents.roles import Colleague
         from loops.debug.loop import DebugLoop, DebugOptions
+        from loops.evolve.loop import EvolveLoop
         from loops.potential.loop import PotentialLoop
         from loops.potential.recipe.loop import RecipeLoop
         from loops.quantify.loop import ClassifierLoop
@@ -143,7 +152,7 @@ class Lathe:
         colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
         debug = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
         classifiers = ClassifierLoop(self.store, self._deployed_classifier)
-        return debug, classifiers, PotentialLoop(self.store), RecipeLoop(self.store)
+        return debug, classifiers, PotentialLoop(self.store), RecipeLoop(self.store), EvolveLoop(self.store)
 
     def _deployed_classifier(self, name: str) -> str:
         from loops.quantify.deployment import current

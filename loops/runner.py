@@ -55,6 +55,7 @@ class CaseProgress:
 class Runner:
     """Drives cases to the next point where a person is needed, or to their end.
 
+    `limits_of`: of loops whose cases take longer, or less, than `limits` allows.
     `wait` is called while effects are pending: it sleeps, or, in a process that is its own executor, carries them out.
     `checkpointer` is any LangGraph saver; its serializer is made strict (no classes are ever restored from it).
     """
@@ -66,13 +67,15 @@ class Runner:
         checkpointer: BaseCheckpointSaver[Any],
         loops: Mapping[str, Loop],
         limits: Limits | None = None,
+        limits_of: Mapping[str, Limits] | None = None,
         clock: Callable[[], float] = time.time,
         wait: Callable[[], None] = _nap,
     ) -> None:
         self._store = store
         self._checkpointer = checkpointer
         self._loops = loops
-        self._limits = limits or Limits()
+        self._default_limits = limits or Limits()
+        self._limits_of = limits_of or {}
         self._clock = clock
         self._wait = wait
         self._journal = Journal(store, clock)
@@ -87,7 +90,7 @@ class Runner:
         if self._snapshot(case_id).values or self._is_closed(case_id):
             return self.resume(case_id)
         project = self._store.knowledge.investigation(case_id).project_id
-        self._store.budgets.open_share(case_id, self._limits.amount, self._store.budgets.of_project(project))
+        self._store.budgets.open_share(case_id, self._limits(name).amount, self._store.budgets.of_project(project))
         return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
 
     def resume(self, case_id: str) -> CaseProgress:
@@ -115,7 +118,8 @@ class Runner:
     # --- the graph and its state --------------------------------------------------------------------------------
 
     def _config(self, case_id: str) -> RunnableConfig:
-        limit = _STEPS_PER_ROUND * (self._limits.max_rounds + 4)
+        loop = self._store.knowledge.investigation(case_id).loop
+        limit = _STEPS_PER_ROUND * (self._limits(loop).max_rounds + 4)
         return {"configurable": {"thread_id": case_id}, "recursion_limit": limit}
 
     def _snapshot(self, case_id: str) -> StateSnapshot:
@@ -154,7 +158,7 @@ class Runner:
 
     def recall(self, state: CaseState) -> CaseState:
         """Say what may be spent and when it stops; ask the store what is known not to work, before anything is new."""
-        self._write(state, "limits", self._limits.sentence)
+        self._write(state, "limits", self._limits(state["loop"]).sentence)
         question = self._loops[state["loop"]].recall(state["case_id"])
         found = self._store.negatives.search(question.text, project_id=question.project_id, limit=5)
         known = [negative for negative, _ in found]
@@ -207,7 +211,7 @@ class Runner:
         for request in self._plan(state):
             if request.effect.key in wanted:
                 self._store.effects.request(request.effect)
-        self._until_finished(state["effect_keys"], deadline=self._began + self._limits.wall_s)
+        self._until_finished(state["effect_keys"], deadline=self._began + self._limits(state["loop"]).wall_s)
         return CaseState()
 
     def measure(self, state: CaseState) -> CaseState:
@@ -315,11 +319,15 @@ class Runner:
         return planned.requests if isinstance(planned, Planned) else ()
 
     def _cap(self, state: CaseState) -> str:
-        if state["round"] >= self._limits.max_rounds:
-            return f"stopped after {self._limits.max_rounds} rounds"
-        if self._clock() - self._began > self._limits.wall_s:
-            return f"stopped after {self._limits.wall_s:.0f} s"
+        limits = self._limits(state["loop"])
+        if state["round"] >= limits.max_rounds:
+            return f"stopped after {limits.max_rounds} rounds"
+        if self._clock() - self._began > limits.wall_s:
+            return f"stopped after {limits.wall_s:.0f} s"
         return ""
+
+    def _limits(self, loop: str) -> Limits:
+        return self._limits_of.get(loop, self._default_limits)
 
     def _until_finished(self, keys: Sequence[str], *, deadline: float | None) -> None:
         """Return when every effect is finished; past the deadline those that nobody began are refused."""

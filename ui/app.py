@@ -18,6 +18,7 @@ from ui.views import (
     classifiers,
     compare,
     data,
+    evolution,
     found,
     loops,
     memory,
@@ -71,6 +72,7 @@ def _pages() -> dict[str, list[Page]]:
         "Memory & system": [
             st.Page(memory.page, title="Memory", icon=":material/history_edu:", url_path="memory"),
             st.Page(loops.page, title="Loops", icon=":material/autorenew:", url_path="loops"),
+            st.Page(evolution.page, title="Evolution", icon=":material/account_tree:", url_path="evolution"),
             st.Page(system.page, title="System", icon=":material/tune:", url_path="system"),
             st.Page(found.page, title="Open", url_path="open", visibility="hidden"),
         ],

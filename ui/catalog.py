@@ -224,3 +224,26 @@ class Hit(Record):
     title: str
     body: str = ""
     outcome: str = ""
+
+
+class EvolutionRun(Record):
+    """A run of the evolve loop."""
+
+    case_id: str
+    title: str
+    state: str
+    statement: str = ""
+    rounds: int
+    planned_rounds: int
+    kept: int
+
+
+class Evolution(Record):
+    """One with its rounds; what they hold is shown as it is."""
+
+    run: EvolutionRun
+    summary: dict[str, Any]
+    rounds: tuple[dict[str, Any], ...] = ()
+    nodes: tuple[dict[str, Any], ...] = ()
+    memory: dict[str, tuple[str, ...]]
+    spent: dict[str, Any]

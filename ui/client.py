@@ -10,6 +10,8 @@ from urllib.parse import quote
 from ui.catalog import (
     Config,
     DetectorRecord,
+    Evolution,
+    EvolutionRun,
     Findings,
     Hit,
     LayerMap,
@@ -179,6 +181,17 @@ class Client(Transport):
     ) -> tuple[WrongText, ...]:
         query = {"version": version, "attribute": attribute, "slice": slice_value, "wanted": wanted, "said": said}
         return self.get(f"/classifiers/{_part(case_id)}/texts", tuple[WrongText, ...], query, key="texts")
+
+    def evolution_runs(self) -> tuple[EvolutionRun, ...]:
+        return self.all("/evolution", EvolutionRun, key="runs")
+
+    def evolution(self, case_id: str) -> Evolution:
+        return self.get(f"/evolution/{_part(case_id)}", Evolution)
+
+    def promote(self, case_id: str) -> str:
+        """The id of the proposal to use the run's incumbent."""
+        path = f"/evolution/{_part(case_id)}/promotion"
+        return str(self.send("POST", path, json={})["proposal"]["id"])
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         return self.all("/data/pipelines", Pipeline, key="pipelines")

@@ -29,6 +29,7 @@ from control_plane.api.routes import (
     data,
     effects,
     evals,
+    evolution,
     experiments,
     health,
     ingest,
@@ -78,6 +79,7 @@ _ROUTES = (  # tried in this order: first what is asked for most often
     chat,
     tokens,
     audit,
+    evolution,
 )
 _DESCRIPTION = """Every request needs `Authorization: Bearer TOKEN`. Roles: viewer, researcher, reviewer, admin, each
 with the rights of those before it. Lists come in pages: give `next` of an answer as `after` of the following request.

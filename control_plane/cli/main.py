@@ -23,6 +23,7 @@ from control_plane.cli import (
     environment,
     evals,
     evals_run,
+    evolve,
     experiment,
     ingest,
     investigate,
@@ -69,6 +70,7 @@ app.command()(providers.providers)
 app.add_typer(backend.app, name="backend")
 app.add_typer(proposals.app, name="proposals")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(evolve.app, name="evolve")
 app.add_typer(policy.app, name="policy")
 app.add_typer(negatives.app, name="negatives")
 evals.app.command("run")(evals_run.run_evals)

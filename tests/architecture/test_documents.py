@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("contracts", "context_store", "trainer", "agents", "loops", "control_plane", "ui", "benchmarks", "tests")
 COMMANDS = {
     "backend", "backup", "chat", "classifier", "code", "completeness", "config", "data", "delete", "demo", "detect",
-    "diagnose", "diff", "doctor", "down", "environment", "evals", "experiment", "expire", "export", "ingest",
-    "mcp", "mlflow", "negatives", "owner", "policy", "potential", "proposals", "providers", "recipe", "redactions", "report", "restore",
-    "runs", "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
+    "diagnose", "diff", "doctor", "down", "environment", "evals", "evolve", "experiment", "expire", "export", "ingest",
+    "mcp", "mlflow", "negatives", "owner", "policy", "potential", "proposals", "providers", "recipe", "redactions",
+    "report", "restore", "runs", "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
 }  # fmt: skip
 
 

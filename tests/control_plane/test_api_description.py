@@ -55,7 +55,15 @@ def test_whatever_can_grow_comes_in_pages(store: Store) -> None:
     """Every answer with a list of records at its top has `next`, unless the list is as long as the question."""
     document = create_app(store).openapi()
     whole = {"AllPoints", "NonFinites", "Findings", "CaseFile", "OneRun", "System", "Health", "Difference"}
-    whole |= {"ShownProposal", "ApprovedProposal", "OneExperiment", "OnePipeline", "WholeThread", "Reasons"}
+    whole |= {
+        "ShownProposal",
+        "ApprovedProposal",
+        "OneExperiment",
+        "OneEvolution",
+        "OnePipeline",
+        "WholeThread",
+        "Reasons",
+    }
     whole |= {"Hits", "Rankings", "Flows"}  # the best of them, as many as were asked for; what settings name
     whole |= {
         "Marks",

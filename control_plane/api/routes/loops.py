@@ -104,11 +104,12 @@ def ledger(
 
 def _registered() -> tuple[type[Loop], ...]:
     from loops.debug.loop import DebugLoop
+    from loops.evolve.loop import EvolveLoop
     from loops.potential.loop import PotentialLoop
     from loops.potential.recipe.loop import RecipeLoop
     from loops.quantify.loop import ClassifierLoop
 
-    return DebugLoop, ClassifierLoop, PotentialLoop, RecipeLoop
+    return DebugLoop, ClassifierLoop, PotentialLoop, RecipeLoop, EvolveLoop
 
 
 def _require(name: str) -> None:

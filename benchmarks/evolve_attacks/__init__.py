@@ -1,0 +1,1 @@
+"""Attacks from inside a scaffold; README.md says how they are judged."""

@@ -1,0 +1,156 @@
+"""Evolution runs as people ask for them: begin, fork, open the sealed tasks, propose a promotion."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from context_store import Store
+from context_store.records import Principal, Project, Proposal
+from contracts.enums import EffectKind
+from contracts.errors import UserInputError
+from control_plane.git import Git, head_commit
+from control_plane.projects import EMBEDDED, project_id
+from control_plane.proposing import Wish, propose
+from control_plane.wiring import Lathe
+from loops.core import Workplace
+from loops.evolve import loop
+from loops.evolve.archive import Archive, read_files
+from loops.evolve.journal import CaseJournal
+from loops.evolve.loop import Asked, history_of, scaffold_name
+from loops.evolve.report import summary
+from loops.evolve.tasks import STARTER, read_suite
+
+OURS = Path(loop.__file__).parent / "scaffolds"
+_FORKED = ("root", "fix", "proposal", "block", "canary", "decision", "memory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """`scaffold`: a folder under git, or the name of one of ours. `fork`: (case, round) to go on from, if any."""
+
+    scaffold: str
+    asked: Asked
+    fork: tuple[str, int] | None = None
+
+
+def begin(lathe: Lathe, new: NewRun, at: float) -> str:
+    """The id of the case, which a worker drives from now on; the same wish is the same case.
+
+    Raises UserInputError for a scaffold that is none, RepositoryError for one with uncommitted changes.
+    """
+    folder = _folder(new.scaffold, lathe.settings.home / "scaffolds")
+    commit = head_commit(folder, allow_uncommitted=False)
+    suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
+    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash})
+    body = {**asdict(asked), "argv": list(asked.argv), "commit": commit}
+    words = json.dumps([body, new.fork], sort_keys=True)
+    case_id = f"evolve-{scaffold_name(str(folder))}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+    store = lathe.store
+    project = Project(id=project_id(folder), path=str(folder), entry="graph:build", backend=EMBEDDED, owner="")
+    store.projects.put(project)
+    store.knowledge.open_case(case_id, project_id=project.id, loop=loop.NAME, title=f"evolve {folder.name}", at=at)
+    store.casework.put(case_id, "asked", "0", body, at)
+    store.budgets.open_share(case_id, asked.amount, store.budgets.of_project(project.id))
+    if new.fork is not None:
+        _copy(store, new.fork, case_id, at)
+    store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
+    return case_id
+
+
+def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
+    """What the other run wrote down up to that round; randomness goes on from this run's own seed."""
+    source, last = fork
+    history = history_of(store, source)
+    if not 0 < last <= len(history.decisions):
+        raise UserInputError(f"{source} has no round {last}", remedy=f"it has {len(history.decisions)}")
+    journal = CaseJournal(store, case_id, lambda: at)
+    for kind in _FORKED:
+        for key, body in history.journal.list(kind):
+            if kind in ("root", "fix") or int(key.split("/")[0]) <= last:
+                journal.put(kind, key, body)
+
+
+def _folder(scaffold: str, home: Path) -> Path:
+    """The folder; one of ours is copied and put under git when it is used first."""
+    ours = OURS / scaffold
+    if "/" in scaffold or not ours.is_dir():
+        folder = Path(scaffold).expanduser().resolve()
+        if not (folder / ".git").exists():
+            names = ", ".join(sorted(path.name for path in OURS.iterdir()))
+            raise UserInputError(
+                f"{scaffold} is no scaffold under git",
+                remedy=f"give a folder with a git repository, or one of: {names}",
+            )
+        return folder
+    folder = home / scaffold
+    if not (folder / ".git").exists():
+        for name, text in read_files(ours).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        git = Git(folder)
+        git("init", "-q")
+        git("add", "-A")
+        who = ("-c", "user.name=Lathe", "-c", "user.email=lathe@localhost")
+        git(*who, "commit", "-q", "-m", f"Scaffold {scaffold} as it comes with Lathe")
+    return folder
+
+
+def open_sealed(lathe: Lathe, case_id: str, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The sealed tasks, by the person who asks for it; once. Raises NotPermitted while the run goes on."""
+    from loops.evolve.work import seal
+
+    place = Workplace(
+        store=lathe.store,
+        case_id=case_id,
+        folder=lathe.settings.home / "cases" / case_id,
+        tell=tell,
+        door=lambda: None,
+    )
+    return dict(seal(place, {"opened_by": lathe.settings.actor}))
+
+
+def promotion(store: Store, case_id: str, principal: Principal, at: float, commit: str = "") -> Proposal:
+    """A proposal to use the run's incumbent, or another commit of its archive."""
+    history = history_of(store, case_id)
+    project = store.projects.get(store.knowledge.investigation(case_id).project_id)
+    archive = Archive(Path(project.path), case_id)
+    candidate = commit or history.incumbent
+    if candidate not in archive.refs().values():
+        raise UserInputError(
+            f"{candidate} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them"
+        )
+    name = scaffold_name(project.path)
+    payload = {
+        "project_id": project.id,
+        "name": name,
+        "base": archive.stands_at(f"refs/lathe/scaffold/{name}"),
+        "candidate": candidate,
+    }
+    wish = Wish(
+        kind=EffectKind.PROMOTE_SCAFFOLD,
+        payload=payload,
+        title=f"use scaffold {name} at {candidate[:12]}",
+        risk="what it does better on the run's tasks it may do worse on others",
+        verification="the ref stands at the candidate",
+    )
+    return propose(store, wish, principal, at)
+
+
+def facts(store: Store, case_id: str) -> dict[str, Any]:
+    """The run's figures with its rounds, for people and pages."""
+    history = history_of(store, case_id)
+    found = {**summary(history), "case": case_id, "decisions": history.decisions}
+    proposals = {key: {k: v for k, v in body.items() if k != "parts"} for key, body in history.journal.list("proposal")}
+    memory = history.journal.list("memory")
+    return {
+        **found,
+        "proposals": proposals,
+        "memory": memory[-1][1] if memory else {"lessons": [], "directions": []},
+        "nodes": [vars(node) for node in history.nodes],
+        "spent": vars(store.budgets.state(case_id).used),
+    }

@@ -1,0 +1,90 @@
+"""What a round proposes: files, the hypothesis behind them, and the critique it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from loops.evolve import operators
+from loops.evolve.failures import Finding
+from loops.evolve.surface import Files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What a proposer knows: the parent's files, findings about the parent, settings, lessons; nothing of the gate."""
+
+    number: int
+    files: Files
+    findings: Sequence[Finding]
+    settings: Mapping[str, Any]
+    lessons: Sequence[str]
+    chance: Random
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A candidate before it is checked. `moves` name it for people and lessons; `prompt` is what a model was asked."""
+
+    files: Files
+    moves: tuple[str, ...]
+    hypothesis: str
+    critique: tuple[Finding, ...]
+    prompt: str = ""
+
+
+class Proposer(Protocol):
+    """`fresh` tells whether a draft was not tried before; the proposer may ask it often and returns None if none is."""
+
+    name: str
+
+    def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None: ...
+
+
+class Operators:
+    """Deterministic operators, drawn by the situation's chance."""
+
+    name = "operators"
+    _TRIES = 40
+
+    def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
+        barred: set[str] = set()
+        for _ in range(self._TRIES):
+            moves = operators.drawn(situation.files, situation.findings, situation.settings, situation.chance, barred)
+            if not moves:
+                return None
+            files: Files = situation.files
+            for move in moves:
+                files = operators.apply(files, move)
+            if fresh(files):
+                return self._draft(situation, moves, files)
+            if len(moves) == 1:
+                barred.add(moves[0].name)
+        return None
+
+    def _draft(self, situation: Situation, moves: Sequence[operators.Move], files: Files) -> Draft:
+        names = tuple(move.name for move in moves)
+        top = situation.findings[0].sentence if situation.findings else "nothing failed in the episodes seen"
+        return Draft(
+            files=files,
+            moves=names,
+            hypothesis=f"{'; '.join(names)}: {top}",
+            critique=tuple(situation.findings[:3]),
+        )
+
+
+def lessons_of(decisions: Collection[Mapping[str, Any]]) -> list[str]:
+    """One line for each change that was tested, with how often it was tried and kept; the newest last, at most 40."""
+    counts: dict[str, list[float]] = {}
+    for body in decisions:
+        for move in body["moves"]:
+            row = counts.setdefault(move, [0, 0, 0.0])
+            counts.pop(move)
+            counts[move] = [row[0] + 1, row[1] + body["kept"], body["mean"]]
+    lines = [
+        f"{move}: tried {int(tried)}, kept {int(kept)}, last mean difference {mean:+.3f}"
+        for move, (tried, kept, mean) in counts.items()
+    ]
+    return lines[-40:]

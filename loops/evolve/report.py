@@ -1,0 +1,175 @@
+"""What a sceptic would ask of a run: what was tested how often, how sure, what was not looked for, the sealed end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from loops.evolve.journal import Body
+from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
+
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Of the last scaffold over the first on the sealed tasks; the interval (95 %) resamples tasks and seeds."""
+
+    first: float
+    last: float
+    difference: float
+    low: float
+    high: float
+    relative: float
+    relative_low: float
+    relative_high: float
+
+
+def gain(sealed: Body) -> Gain:
+    """Scores are ordered by seed, then task; seeds of one task stay together with their task when it is drawn."""
+    shape = (sealed["seeds"], len(sealed["tasks"]))
+    first, last = (np.array(sealed[name], dtype=float).reshape(shape) for name in ("root", "incumbent"))
+    rng = np.random.default_rng(0)
+    draws = np.empty((_RESAMPLES, 2))
+    for number in range(_RESAMPLES):
+        tasks = rng.integers(0, shape[1], shape[1])
+        seeds = rng.integers(0, shape[0], shape[0])
+        draws[number] = first[np.ix_(seeds, tasks)].mean(), last[np.ix_(seeds, tasks)].mean()
+    differences = draws[:, 1] - draws[:, 0]
+    ratios = differences / np.maximum(draws[:, 0], 1e-9)
+    low, high = np.quantile(differences, [0.025, 0.975])
+    relative_low, relative_high = np.quantile(ratios, [0.025, 0.975])
+    before, after = float(first.mean()), float(last.mean())
+    return Gain(
+        first=before, last=after, difference=after - before, low=float(low), high=float(high),
+        relative=(after - before) / max(before, 1e-9),
+        relative_low=float(relative_low), relative_high=float(relative_high),
+    )  # fmt: skip
+
+
+def summary(history: History) -> dict[str, Any]:
+    """The figures of a run, JSON-ready. Rounds of each blind kind are told apart only here."""
+    plan, decisions = history.plan, history.decisions
+    kinds = {
+        kind: [body for body in decisions if plan.kind(body["round"]) == kind] for kind in (IDEA, PLACEBO, CONTROL)
+    }
+    placebo = kinds[PLACEBO]
+    false = sum(body["standing"] == "accepted" for body in placebo)
+    blocks = [body for _, body in history.journal.list("block")]
+    proposals = dict(history.journal.list("proposal"))
+    refusals: dict[str, int] = {}
+    for proposal in proposals.values():
+        for reason, count in proposal["refusals"].items():
+            refusals[reason] = refusals.get(reason, 0) + count
+    found: dict[str, Any] = {
+        "run": plan.run, "search": str(plan.search), "frozen_proposer": plan.frozen_proposer, "seed": plan.seed,
+        "rounds": len(decisions), "planned_rounds": plan.rule.rounds, "suite": plan.suite_hash,
+        "kept": [_kept(body) for body in decisions if body["kept"]],
+        "screened": sum(body["why"].startswith("screened") for body in decisions),
+        "gate_queries": sum(len(body["base"]) for body in blocks),
+        "episodes": history.episodes, "max_episodes": plan.max_episodes,
+        "asks": sum(sum(body["asks"]) for body in blocks), "chars": sum(sum(body["chars"]) for body in blocks),
+        "run_alpha": plan.rule.run_alpha, "alpha_left": history.budget.left, "effect_looked_for": plan.rule.effect,
+        "placebo_rounds": len(placebo), "placebo_accepted": false,
+        "placebo_rate_high95": float(special.betaincinv(false + 1, max(len(placebo) - false, 0.5), 0.95)),
+        "control": [{"round": body["round"], "seen": body["standing"] == "accepted"} for body in kinds[CONTROL]],
+        "canary_hits": sum(sum(body["canaries"].values()) for body in decisions),
+        "refusals": refusals, "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
+    }  # fmt: skip
+    sealed = history.journal.get("sealed", "0")
+    found["sealed"] = None if sealed is None else {**vars(gain(sealed)), "opened_by": sealed["opened_by"]}
+    return found
+
+
+def _kept(body: Body) -> dict[str, Any]:
+    names = ("round", "moves", "mean", "num_pairs", "wealth", "alpha", "detectable", "candidate")
+    return {name: body[name] for name in names}
+
+
+def _repeats(history: History) -> int:
+    """Rounds that tested what had failed before on the same scaffold."""
+    seen: set[tuple[str, str]] = set()
+    repeats = 0
+    proposals = dict(history.journal.list("proposal"))
+    for body in history.decisions:
+        proposal = proposals[str(body["round"])]
+        if history.plan.kind(body["round"]) != IDEA or not proposal["commit"]:
+            continue
+        key = (proposal["idea"], proposal["base_tree"])
+        repeats += key in seen
+        if not body["kept"]:
+            seen.add(key)
+    return repeats
+
+
+def markdown(history: History) -> str:
+    """The report for people."""
+    facts = summary(history)
+    lines = [
+        f"# Evolution run {facts['run']}",
+        "",
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, "
+        f"{facts['screened']} screened out "
+        f"on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} episodes, "
+        f"{facts['asks']} asks.",
+        "",
+        "## Kept",
+        "",
+        *(_kept_line(body) for body in facts["kept"]),
+        *([] if facts["kept"] else ["Nothing was kept."]),
+        "",
+        "## How sure",
+        "",
+        f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
+        f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
+        "been given up: they were not looked for.",
+        f"- Placebo rounds accepted: {facts['placebo_accepted']} of {facts['placebo_rounds']} "
+        f"(95 % bound {facts['placebo_rate_high95']:.2f}).",
+        f"- Positive control: {_control(facts)}.",
+        f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
+        "",
+        "## Sealed tasks",
+        "",
+        _sealed_line(facts["sealed"]),
+        "",
+        "## Rounds",
+        "",
+        "| round | change | pairs | mean difference | wealth | needed | decision |",
+        "|---|---|---|---|---|---|---|",
+        *(_round_line(body) for body in history.decisions),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _kept_line(body: dict[str, Any]) -> str:
+    return (
+        f"- Round {body['round']}: {'; '.join(body['moves'])}: {body['mean']:+.3f} over {body['num_pairs']} pairs, "
+        f"wealth {body['wealth']:.0f} of {1 / body['alpha']:.0f} needed; detectable: {body['detectable']:.2f} and more"
+    )
+
+
+def _control(facts: dict[str, Any]) -> str:
+    seen = [each["seen"] for each in facts["control"]]
+    return f"seen in {sum(seen)} of {len(seen)} rounds" if seen else "none was planned or reached"
+
+
+def _sealed_line(sealed: dict[str, Any] | None) -> str:
+    if sealed is None:
+        return "Not opened."
+    verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
+    return (
+        f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
+        f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
+        f"{sealed['relative_high']:+.0%}): {verdict}. Opened by {sealed['opened_by']}."
+    )
+
+
+def _round_line(body: Body) -> str:
+    decision = "**kept**" if body["kept"] else body["why"]
+    return (
+        f"| {body['round']} | {'; '.join(body['moves'])} | {body['num_pairs']} | {body['mean']:+.3f} | "
+        f"{body['wealth']:.2f} | {1 / body['alpha']:.0f} | {decision} |"
+    )

@@ -1,0 +1,8 @@
+def bits(n):
+    if n == 0:
+        return "0"
+    out = ""
+    while n > 0:
+        out = out + str(n % 2)
+        n = n // 2
+    return out

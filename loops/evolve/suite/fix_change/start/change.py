@@ -1,0 +1,6 @@
+def coins(amount, kinds):
+    ways = [1] + [0] * amount
+    for kind in kinds:
+        for total in range(kind, amount):
+            ways[total] += ways[total + kind]
+    return ways[amount]

@@ -1,0 +1,83 @@
+"""What a candidate may change. A diff that touches anything else is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from contracts.errors import NotPermitted
+
+Files = Mapping[str, str]
+EDITABLE = (
+    "prompts/*.md",
+    "skills/*.md",
+    "mechanisms/*.py",
+    "graph.py",
+    "mechanism.py",
+    "params.json",
+    "proposer.json",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """Patterns of editable files (`*` does not cross folders) and how large a scaffold may become."""
+
+    editable: tuple[str, ...] = EDITABLE
+    max_lines: int = 600
+    max_bytes: int = 64_000
+    max_line: int = 400
+
+    def check(self, before: Files, after: Files, secrets: Collection[str]) -> None:
+        """Raises NotPermitted with the first reason: outside the surface, too large, unreadable, or knows a task."""
+        changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        for name in changed:
+            if not self.covers(name):
+                raise _refused(f"{name} is not part of the scaffold's editable surface")
+        for name in changed:
+            _check_text(name, after.get(name, ""), self.max_line)
+            for secret in sorted(secrets):
+                if secret in after.get(name, "") and secret not in before.get(name, ""):
+                    raise _refused(f"{name} names the task or file '{secret}'")
+        if sum(len(text.encode()) for text in after.values()) > self.max_bytes:
+            raise _refused(f"the scaffold would have more than {self.max_bytes} bytes")
+        if sum(text.count("\n") for text in after.values()) > self.max_lines:
+            raise _refused(f"the scaffold would have more than {self.max_lines} lines")
+
+    def covers(self, name: str) -> bool:
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts) or not name.isprintable():
+            return False
+        return any(len(parts) == each.count("/") + 1 and fnmatchcase(name, each) for each in self.editable)
+
+
+def _check_text(name: str, text: str, max_line: int) -> None:
+    if any(len(line) > max_line for line in text.splitlines()):
+        raise _refused(f"{name} has a line of more than {max_line} letters")
+    if "\0" in text:
+        raise _refused(f"{name} is no text")
+    if name.endswith(".py"):
+        try:
+            compile(text, name, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            raise _refused(f"{name} is no Python: {error}") from error
+    if name.endswith(".json"):
+        try:
+            fine = isinstance(json.loads(text or "{}"), dict)
+        except (ValueError, RecursionError):
+            fine = False
+        if not fine:
+            raise _refused(f"{name} is no JSON object")
+
+
+def _refused(reason: str) -> NotPermitted:
+    return NotPermitted(reason, remedy="change only what the run's surface declares, and nothing about its tasks")
+
+
+def params_of(files: Files) -> dict[str, Any]:
+    """params.json of a scaffold."""
+    found: dict[str, Any] = json.loads(files["params.json"])
+    return found

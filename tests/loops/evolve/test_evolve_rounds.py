@@ -1,0 +1,220 @@
+"""Rounds of a run: killed at any piece they decide the same, they replay offline, and nothing unproven is kept.
+
+Shows RM2-7.23, RM2-7.24 and RM2-7.28.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import NotPermitted, UserInputError
+from loops.evolve.acceptance import Rule
+from loops.evolve.archive import Archive, read_files
+from loops.evolve.evaluation import Evaluator, Job, Outcome
+from loops.evolve.journal import FolderJournal
+from loops.evolve.operators import CATALOGUE, Move, apply
+from loops.evolve.parents import Node, Search, choose, clades
+from loops.evolve.plan import IDEA, Plan
+from loops.evolve.proposer import Draft, Operators
+from loops.evolve.replay import differences
+from loops.evolve.report import gain, markdown, summary
+from loops.evolve.rounds import Evolution
+from loops.evolve.surface import params_of
+
+GRAPH = """
+import importlib, json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class Loop:
+    def __init__(self, desk):
+        self.desk = desk
+
+    def invoke(self, state, config):
+        desk, params = self.desk, json.loads((HERE / "params.json").read_text())
+        kinds = [importlib.import_module(f"mechanisms.{name}") for name in params["mechanisms"]]
+        mechanisms = [kind.Mechanism(params, desk) for kind in kinds]
+        skills = [(HERE / "skills" / f"{name}.md").read_text() for name in params["skills"]]
+        texts = ["\\n".join(skills), f"TASK {desk.task}\\n\\n"]
+        while True:
+            view = [{"role": "user", "text": text} for text in texts]
+            action = desk.ask(view, params["tools"], params["temperature"])
+            text = desk.tool(action["tool"], action["args"])
+            for each in mechanisms:
+                text = each.after(action, text)
+            texts.append(text)
+
+
+def build(desk):
+    return Loop(desk)
+"""
+FILES = {**read_files(CATALOGUE.parent / "scaffolds" / "plain"), "graph.py": GRAPH}  # a loop is quicker than a graph
+
+
+class Scripted:
+    """Proposes these changes, one a round; a proposer of equal standing."""
+
+    name = "scripted"
+
+    def __init__(self, *drafts: tuple[Move, ...]) -> None:
+        self._drafts = drafts
+
+    def propose(self, situation, fresh):  # type: ignore[no-untyped-def]
+        for moves in self._drafts[(situation.number - 1) % len(self._drafts) :]:
+            files = situation.files
+            for move in moves:
+                files = apply(files, move)
+            if fresh(files):
+                names = tuple(move.name for move in moves)
+                return Draft(files=files, moves=names, hypothesis="; ".join(names), critique=tuple(situation.findings))
+        return None
+
+
+def _plan(quick: Evaluator, **changes: object) -> Plan:
+    rule = Rule(rounds=2, effect=0.4, max_pairs=8, run_alpha=0.5)
+    settings = {"rule": rule, "seed": 3, "placebo_share": 0.0, "block": 4, "fix_seeds": 1, "screen": -1.0, **changes}
+    return Plan(run="test", suite_hash=quick.suite.hash, **settings)  # type: ignore[arg-type]
+
+
+def _evolution(folder: Path, plan: Plan, quick: Evaluator, proposer: object = None) -> Evolution:
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    archive = Archive.begin(folder / "archive.git", plan.run, FILES)
+    return Evolution(
+        plan, FolderJournal(folder / "journal.jsonl"), archive, quick, folder=folder / "commits",
+        proposer=proposer or Operators(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(place: Path, quick: Evaluator) -> tuple[Path, Plan]:
+    """A run that went through without a stop."""
+    plan, folder = _plan(quick), place / "whole"
+    run = _evolution(folder, plan, quick)
+    while run.step():
+        pass
+    return folder, plan
+
+
+def test_a_run_that_is_killed_after_every_piece_decides_the_same(
+    finished: tuple[Path, Plan], place: Path, quick: Evaluator
+) -> None:
+    whole, plan = finished
+    while _evolution(place / "pieces", plan, quick).step():  # each piece by a new process's objects
+        pass
+    journals = [FolderJournal(folder / "journal.jsonl") for folder in (whole, place / "pieces")]
+    for kind in ("root", "fix", "proposal", "block", "decision", "memory"):
+        assert journals[0].list(kind) == journals[1].list(kind)
+    refs = [Archive(folder / "archive.git", "test").refs() for folder in (whole, place / "pieces")]
+    assert refs[0] == refs[1]
+    assert len([name for name in refs[0] if name.startswith("verdicts")]) == 2
+
+
+def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
+    finished: tuple[Path, Plan], tmp_path: Path, quick: Evaluator
+) -> None:
+    folder, plan = finished
+    journal, refs = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test").refs()
+    assert differences(journal, plan, quick.suite, FILES, refs, tmp_path / "a", Operators()) == []
+    other = Plan(**{**vars(plan), "seed": 4})
+    with pytest.raises(UserInputError):
+        differences(journal, other, quick.suite, FILES, refs, tmp_path / "b", Operators())
+
+
+def test_another_plan_or_suite_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
+    folder, plan = finished
+    with pytest.raises(UserInputError, match="rule"):
+        _evolution(folder, Plan(**{**vars(plan), "rule": Rule(rounds=3)}), quick)
+
+
+def test_the_seal_is_opened_once_and_only_at_the_end(
+    finished: tuple[Path, Plan], place: Path, quick: Evaluator
+) -> None:
+    folder, plan = finished
+    with pytest.raises(NotPermitted):
+        _evolution(place / "sealed", plan, quick).open_seal("a person")
+    run = _evolution(folder, plan, quick)
+    body = run.open_seal("a person", seeds=1)
+    assert run.open_seal("somebody else", seeds=9) == body
+    assert -1.0 <= gain(body).low <= gain(body).high <= 1.0
+    assert "Opened by a person" in markdown(run.history)
+
+
+def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, quick: Evaluator) -> None:
+    """The second round is made on the commit that the first one kept; a repeat on the same scaffold is refused."""
+    more = Move(kind="set", what="retries", after="3")
+    retry = (Move(kind="add mechanism", what="retry", after=""), more)
+    plan = _plan(
+        quick, rule=Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5), block=16, fix_seeds=2, screen=0.05
+    )
+    run = _evolution(place / "gain", plan, quick, Scripted(retry, (Move(kind="add skill", what="squeeze", after=""),)))
+    while run.step():
+        pass
+    first, second = run.history.decisions
+    assert first["kept"], first
+    proposal = run.history.journal.get("proposal", "2")
+    assert proposal is not None
+    assert proposal["parent"] == first["candidate"]
+    archive = Archive(place / "gain" / "archive.git", "test")
+    assert "retry" in params_of(archive.files(archive.incumbent))["mechanisms"]
+    assert second["base"] == first["candidate"]
+    found = summary(run.history)
+    assert found["canary_hits"] == 0
+    assert found["kept"][0]["round"] == 1
+
+
+def test_a_harmful_change_is_reverted_to_the_same_tree(place: Path, quick: Evaluator) -> None:
+    plan = _plan(quick, rule=Rule(rounds=1, effect=0.3, max_pairs=16, run_alpha=0.5))
+    run = _evolution(place / "harm", plan, quick, Scripted((Move(kind="remove tool", what="shell", after=""),)))
+    archive = Archive(place / "harm" / "archive.git", "test")
+    before = archive.tree_of(archive.incumbent)
+    while run.step():
+        pass
+    assert not run.history.decisions[0]["kept"]
+    assert archive.tree_of(archive.incumbent) == before
+    assert "candidates/0001" in archive.refs()
+    negative = run.history.failed_before(frozenset(run.history.journal.get("proposal", "1")["parts"]), before)  # type: ignore[index]
+    assert negative == "round 1"
+
+
+class Lucky:
+    """An evaluator by which nothing differs; for what does not depend on tasks."""
+
+    def __init__(self, quick: Evaluator) -> None:
+        self.suite = quick.suite
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        return [Outcome(job=job, score=1.0, why="", ended="submitted", asks=1, chars=1) for job in jobs]
+
+
+def test_failed_ideas_are_not_tried_again_on_the_same_scaffold(place: Path, quick: Evaluator) -> None:
+    """Shows RM2-7.24: forty rounds, no repeat."""
+    rule = Rule(rounds=40, effect=0.4, max_pairs=16)
+    plan = _plan(quick, rule=rule, placebo_share=0.1, control_round=20)
+    run = _evolution(place / "ideas", plan, Lucky(quick))  # type: ignore[arg-type]
+    while run.step():
+        pass
+    found = summary(run.history)
+    assert found["rounds"] == 40
+    assert found["repeats"] == 0
+    assert 0 < found["placebo_rounds"] < 12
+    assert found["kept"] == []
+    assert sum(plan.kind(number) == IDEA for number in range(1, 41)) > 25
+
+
+def test_the_archive_prefers_a_parent_whose_offspring_do_well() -> None:
+    nodes = [
+        Node(commit="root", parent=None, passed=10.0, episodes=20),
+        Node(commit="good", parent="root", passed=9.0, episodes=20),
+        Node(commit="child", parent="good", passed=19.0, episodes=20),
+        Node(commit="bad", parent="root", passed=11.0, episodes=20),
+    ]
+    assert clades(nodes)["good"] == (28.0, 12.0)
+    import random
+
+    picks = [choose(Search.ARCHIVE, nodes, "root", random.Random(seed)) for seed in range(200)]
+    assert picks.count("child") > picks.count("good") > picks.count("bad")
+    assert choose(Search.GREEDY, nodes, "bad", random.Random(0)) == "bad"
+    assert choose(Search.BEST_OF_N, nodes, "bad", random.Random(0)) == "root"

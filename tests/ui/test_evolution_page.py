@@ -1,0 +1,87 @@
+"""The page of an evolution run in a browser: rounds, evidence, and a promotion that a person approves there."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import RunningLathe
+
+from context_store.records import Project
+from contracts.enums import ProposalState
+from loops.evolve.archive import Archive, read_files
+from loops.evolve.evaluation import Job, Outcome
+from loops.evolve.journal import CaseJournal
+from loops.evolve.loop import Asked
+from loops.evolve.operators import CATALOGUE
+from loops.evolve.proposer import Operators
+from loops.evolve.rounds import Evolution
+from loops.evolve.tasks import Suite, read_suite
+
+Page = Any
+CASE = "evolve-plain-page"
+
+
+class Judged:
+    """Evaluates by a rule: whatever has more mechanisms solves more."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        strong = (scaffold / "mechanisms" / "verify.py").exists()
+        return [
+            Outcome(job=job, score=float(strong or job.seed % 3 == 0) * (job.task != "ml_scrambled"), why="by rule",
+                    ended="out of asks", asks=4, chars=100)
+            for job in jobs
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def evolved(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of twelve rounds whose case waits with its proposal."""
+    folder = tmp_path_factory.mktemp("evolved")
+    scaffold, store, suite = folder / "plain", lathe.store, read_suite()
+    for name, text in read_files(CATALOGUE.parent / "scaffolds" / "plain").items():
+        (scaffold / name).parent.mkdir(parents=True, exist_ok=True)
+        (scaffold / name).write_text(text)
+    who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=scaffold, check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=scaffold, capture_output=True, text=True, check=True)
+    asked = Asked(suite_hash=suite.hash, rounds=25, max_pairs=60)
+    store.projects.put(Project(id="plain-1", path=str(scaffold), entry="graph:build"))
+    store.knowledge.open_case(CASE, project_id="plain-1", loop="evolve", title="evolve plain", at=time.time())
+    store.casework.put(CASE, "asked", "0", {**vars(asked), "argv": [], "commit": commit.stdout.strip()}, time.time())
+    store.budgets.open(CASE, asked.amount)
+    archive = Archive.adopt(scaffold, CASE, commit.stdout.strip())
+    run = Evolution(
+        asked.plan(CASE), CaseJournal(store, CASE, time.time), archive, Judged(suite), folder=folder / "commits",  # type: ignore[arg-type]
+        proposer=Operators(),
+    )  # fmt: skip
+    while run.step():
+        pass
+    assert [body["moves"] for body in run.history.decisions if body["kept"]]
+    return CASE
+
+
+def test_a_person_reads_the_evidence_and_approves_the_promotion(page: Page, lathe: RunningLathe, evolved: str) -> None:
+    page.goto(f"{lathe.url}/evolution?token={lathe.admin}&case={evolved}")
+    page.get_by_role("heading", name="Evolution", exact=True).wait_for()
+    page.get_by_text("25 of 25, ").first.wait_for()
+    page.locator(".lt-table", has_text="add mechanism verify").first.wait_for()
+    page.get_by_role("tab", name="Archive").click()
+    page.get_by_text("first scaffold").wait_for()
+    page.get_by_role("tab", name="Canaries and spend").click()
+    page.locator(".lt-table", has_text="Canary hits").first.wait_for()
+    page.get_by_role("button", name="Propose to use the incumbent").click()
+    page.get_by_role("link", name="decide it").click()
+    page.get_by_role("heading", name="Approvals").wait_for()
+    page.get_by_role("button", name="Approve").first.click()
+    page.get_by_text("waits for a worker").first.wait_for()
+    (proposal,) = [each for each in lathe.store.proposals.list() if each.payload.get("name") == "plain"]
+    assert proposal.state is ProposalState.APPROVED
+    assert "verify" in proposal.diff
