@@ -164,10 +164,12 @@ def working_tree(repository: Path, at: float) -> Iterator[tuple[RawCommit, Envir
 def commit_of_patch(version: str, head: str, patch: str, at: float) -> RawCommit:
     """A diff on `head` as a commit of that name. `at`: unix seconds. Raises ValueError for what git would not write."""
     header = f"\x01{version}\x02{head}\x02\x02{at}\x02uncommitted changes on {head[:12]}\n"
-    commit, *more = _parse(io.BytesIO((header + patch).encode("utf-8", "surrogateescape")))
-    numbers = [n for each in commit.hunks for n in (each.old_start, each.old_lines, each.new_start, each.new_lines)]
-    if more or max(numbers, default=0) > _MAX_LINES:
+    if "\n\x01" in f"\n{patch}":  # git begins no line of a diff like this, we the next commit
         raise ValueError("no patch of one commit")
+    (commit,) = _parse(io.BytesIO((header + patch).encode("utf-8", "surrogateescape")))
+    numbers = [n for each in commit.hunks for n in (each.old_start, each.old_lines, each.new_start, each.new_lines)]
+    if max(numbers, default=0) > _MAX_LINES:
+        raise ValueError("no patch: a hunk of more lines than a file has")
     return commit
 
 
