@@ -1,8 +1,8 @@
 """The memory: how fast it joins, explains and finds; whether it finds the right thing; whether it saves probes.
 
-`python -m benchmarks.knowledge --json`. Parts can be chosen by --only. `--questions FILE` adds questions over
-`knowledge_questions/corpus.jsonl`: `held_out.json` by somebody who had not seen the ranking, `tried.json` those on
-which it was chosen; the latter say nothing about new ones.
+`python -m benchmarks.knowledge --json`. Parts can be chosen by --only. Questions are over
+`knowledge_questions/corpus.jsonl`: `own.json`, and `held_out.json` by somebody who had not seen the ranking.
+`--questions FILE` adds others: `tried.json` are those on which the ranking was chosen; they say nothing about new ones.
 
 join_s            one diagnosis over 130 commits x 106 configuration fields x 48 layers: everything that could explain
                   the anomaly, ranked
@@ -10,8 +10,9 @@ lineage_p95_ms    "why do we believe this" (store.why.of) in a ledger of 1,000,0
 search_p95_ms     a whole search, the question's embedding included, over 100,000 texts with vectors; some filtered
 recall_at_5       questions whose text is among the first five, all texts really embedded; also by file, because the
                   ranking was tried on the own ones
-probes_first, probes_second, probes_second_empty   re-runs of a case, of a related case after it, and of that related
-                  case with an empty memory. Shows R801-2.6.
+probes_first, probes_second, probes_second_empty   re-runs of a case, of a second case of it, and of that second case
+                  with an empty memory; `probes_by_fault`: the same with wall seconds over three planted faults, each
+                  again with another seed and in a related version. Shows R801-2.6 and R801-2.12.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ _DISTRACTORS = 2400
 
 
 def read_questions(paths: Sequence[Path]) -> list[Mapping[str, str]]:
-    """The ranking's own, on which it was tried, and those of other files: JSON lists of {"question", "answer": id in
+    """The ranking's own, the held-out ones, and those of other files: JSON lists of {"question", "answer": id in
     corpus.jsonl}; with the file's name as "from"."""
-    files = (FOLDER / "own.json", *paths)
+    files = (FOLDER / "own.json", FOLDER / "held_out.json", *paths)
     return [{**each, "from": path.stem} for path in files for each in json.loads(path.read_text())]
 
 

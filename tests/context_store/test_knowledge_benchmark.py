@@ -15,7 +15,9 @@ def test_questions_and_corpus_fit(store: Store, tmp_path: Path) -> None:
     ids = Counter(text["id"] for text in corpus)
     assert set(ids.values()) == {1}
     assert {each["answer"] for each in questions} <= ids.keys()
-    assert len(questions) <= 20
+    by_file = Counter(each["from"] for each in questions)
+    assert by_file["own"] + by_file["held_out"] == len(questions) >= 40
+    assert by_file["held_out"] >= 20
     assert len({title for _, title, _ in distractors(2400)}) >= 2000
     references = load(store, tmp_path, corpus)
     assert references.keys() == ids.keys()
