@@ -12,6 +12,7 @@ from world import (
     IDLE,
     MIXTURE,
     NOW,
+    OUTSIDE,
     README,
     REPORT,
     SCALE,
@@ -196,7 +197,7 @@ def test_layers_that_depart_are_traced(world: World, new_runner: NewRunner) -> N
 
 def test_a_control_that_shows_it_too_is_cannot_tell(world: World, new_runner: NewRunner) -> None:
     """A cause outside the code is not pinned on a commit, and the case still leaves something behind."""
-    world.environment_fault = True
+    world.unseen = OUTSIDE
     world.train("run", world.lay_out([REPORT], [ATTENTION, WARMUP]))
     runner = new_runner()
     case_id = diagnose(world, runner, "run")
@@ -329,7 +330,7 @@ def test_a_fix_that_does_not_hold_is_taken_back(world: World, new_runner: NewRun
     runner = new_runner()
     case_id = diagnose(world, runner, "run")
     (proposal,) = world.store.proposals.list(investigation_id=case_id)
-    world.environment_fault = True  # from now on something outside the code brings the anomaly about as well
+    world.unseen = OUTSIDE  # from now on something outside the code brings the anomaly about as well
     world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
     assert runner.resume(case_id).status is CaseStatus.CLOSED
     (undo,) = [e for e in world.store.effects.list(investigation_id=case_id) if e.kind is EffectKind.UNDO]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from synthetic import CUTS
-from world import ATTENTION, NOW, README, REPORT, SCALE, World
+from world import ATTENTION, NOW, OUTSIDE, README, REPORT, SCALE, SKIP, Edit, World
 
 from benchmarks.recurrence import cut, first_steps
 from contracts.enums import Verdict
@@ -16,10 +16,9 @@ from loops.debug.view import view_run
 from loops.runner import Runner
 
 
-@pytest.fixture
-def heads(world: World, new_runner: Callable[..., Runner]) -> list[str]:
-    """Heads of a project whose last commit was proven to do harm in run `first`."""
-    heads = world.lay_out([REPORT], [README, ATTENTION], [SCALE])
+def proven_in_a_first_run(world: World, new_runner: Callable[..., Runner], fault: list[Edit]) -> list[str]:
+    """Heads of a project whose last commits were proven to do harm in run `first`: before, base, others, faulty."""
+    heads = world.lay_out([REPORT], [README, ATTENTION], fault)
     world.train("first", [heads[0], heads[1], heads[3]])
     case_id = open_case(world.store, "first", detect(world.store, "first"), NOW)
     assert case_id is not None
@@ -28,7 +27,19 @@ def heads(world: World, new_runner: Callable[..., Runner]) -> list[str]:
     return heads
 
 
-def test_the_second_time_is_raised_earlier_and_names_the_first(world: World, heads: list[str]) -> None:
+@pytest.fixture
+def heads(world: World, new_runner: Callable[..., Runner]) -> list[str]:
+    return proven_in_a_first_run(world, new_runner, [SCALE])
+
+
+@pytest.mark.parametrize("fault", [[SCALE], [SKIP]], ids=["scale", "skip"])
+def test_the_second_time_is_raised_no_later_and_names_the_first(
+    world: World, new_runner: Callable[..., Runner], fault: list[Edit]
+) -> None:
+    """Two faults of different kinds: one moves a scale, one lets two layers depart. Not all are recognised: a jump of
+    the loss and a fault of two commits were left to the detectors when this was written.
+    """
+    heads = proven_in_a_first_run(world, new_runner, fault)
     world.train("second", [heads[0], heads[1], heads[3]], seed=2)
     view = view_run(world.store, "second")
     steps = first_steps(world.store, view, CUTS[1])
@@ -37,7 +48,7 @@ def test_the_second_time_is_raised_earlier_and_names_the_first(world: World, hea
     assert steps["memory"] <= steps["detectors"]
     (found,) = recognise(world.store, cut(view, steps["memory"]))
     assert found.statement.startswith("seen for time 2, see case case-")
-    assert SCALE.subject in found.statement
+    assert all(edit.subject in found.statement for edit in fault)
     assert found.evidence[0].kind == "investigation"
 
 
@@ -58,7 +69,7 @@ def test_a_look_alike_without_the_cause_and_a_healthy_run_are_left_to_the_detect
     world: World, heads: list[str]
 ) -> None:
     world.train("healthy", heads[:3], seed=3)
-    world.environment_fault = True
+    world.unseen = OUTSIDE
     world.train("alike", heads[:3], seed=4)
     for run_id in ("healthy", "alike"):
         view = view_run(world.store, run_id)

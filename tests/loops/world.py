@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from synthetic import CUTS, Code, Stretch, declared, effective, measure
 
@@ -85,6 +86,7 @@ TO_BIAS = Edit(
 )
 FAST_BIAS = Edit(subject="recipe: biases move", path="recipe.py", before="bias_lr = 1e-3", after="bias_lr = 6e-2")
 DEVICES = Edit(subject="loader: a constant", path="loader.py", before="num_devices = 0", after="num_devices = 4")
+OUTSIDE = {"penalty_scale": 8.0}  # what SCALE does, by nothing that is in the code
 IDLE = Edit(subject="idle: an offset", path="idle.py", before="loss_offset = 0.0", after="loss_offset = 1.5")
 SHOWN = Edit(subject="report: count anew", path="report.py", before="shown_offset = 0.0", after="shown_offset = 1.5")
 
@@ -101,7 +103,7 @@ class World:
     not_imported: tuple[str, ...] = ()
     scatters: bool = False  # True: no two runs of the same code are bitwise equal
     harms: bool = False  # True: whatever goes on from now has a worse loss
-    environment_fault: bool = False  # True: the anomaly comes from outside the code, in every segment from 110 on
+    unseen: Mapping[str, Any] = field(default_factory=dict)  # set from outside the code, from 110 on
 
     @property
     def project(self) -> Path:
@@ -219,8 +221,8 @@ class World:
         self, run_id: str, folder: Path, number: int, commit: str, seed: int, stretch: Stretch, dp_size: int
     ) -> None:
         code = stretch.code
-        if self.environment_fault and stretch.start >= CUTS[1]:
-            code = Code(**{**code.__dict__, "penalty_scale": 8.0})
+        if stretch.start >= CUTS[1]:
+            code = replace(code, **self.unseen)
         if self.harms:
             code = replace(code, loss_offset=0.8)
         stretch = Stretch(start=stretch.start, end=stretch.end, code=code, dp_size=dp_size)
