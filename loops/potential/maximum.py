@@ -68,8 +68,8 @@ def corrected_maximum(right_PRI: Mapping[str, Floats]) -> Best:
     return Best(
         protocol=best,
         value=value,
-        low=value - half,
-        high=value + half,
+        low=max(0.0, value - half),
+        high=min(100.0, value + half),
         naive=means[best],
         correction=value - means[best],
         means=means,
