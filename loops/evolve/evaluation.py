@@ -93,7 +93,7 @@ class Evaluator:
 
     def grade(self, submissions: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[float, str]]:
         """(score, reason) for each (task, files)."""
-        items = [
+        items: list[dict[str, Any]] = [
             {"id": str(number), "grader": self.suite.tasks[task].grader, "files": files}
             for number, (task, files) in enumerate(submissions)
         ]
@@ -103,7 +103,7 @@ class Evaluator:
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
     def _batch(self, scaffold: Path, jobs: Sequence[Job], traced: bool) -> list[Outcome]:
-        specs = [
+        specs: list[dict[str, Any]] = [
             {"id": str(number), "task": self.suite.tasks[job.task].shown, "seed": job.seed}
             for number, job in enumerate(jobs)
         ]
