@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--effect", type=float, default=0.12)
     parser.add_argument("--max-pairs", type=int, default=240)
     parser.add_argument("--max-episodes", type=int, default=9_000)
-    parser.add_argument("--fix-seeds", type=int, default=1)
+    parser.add_argument("--fix-seeds", type=int, default=2)
     parser.add_argument("--sealed-seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()

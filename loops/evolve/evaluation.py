@@ -26,7 +26,12 @@ _SITE = "/inputs/site"
 _SCAFFOLD = "/inputs/scaffold"
 _SCRATCH = "/tmp:/dev/shm"  # noqa: S108  # of the sandbox, emptied between episodes
 BATCH = 24  # episodes a command
-_WALL_S = 45.0  # an episode's share of the deadline
+_WALL_S = 15.0  # an episode's share of the deadline
+
+
+def deadline_s(num_episodes: int) -> float:
+    """Wall seconds a batch may take; a scaffold that stops the supervisor holds the run up for no longer."""
+    return 45.0 + _WALL_S * num_episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +93,7 @@ class Evaluator:
 
     def grade(self, submissions: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[float, str]]:
         """(score, reason) for each (task, files)."""
-        items = [
+        items: list[dict[str, Any]] = [
             {"id": str(number), "grader": self.suite.tasks[task].grader, "files": files}
             for number, (task, files) in enumerate(submissions)
         ]
@@ -98,7 +103,7 @@ class Evaluator:
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
     def _batch(self, scaffold: Path, jobs: Sequence[Job], traced: bool) -> list[Outcome]:
-        specs = [
+        specs: list[dict[str, Any]] = [
             {"id": str(number), "task": self.suite.tasks[job.task].shown, "seed": job.seed}
             for number, job in enumerate(jobs)
         ]
@@ -116,7 +121,7 @@ class Evaluator:
         code = (
             f"import sys; sys.path[:0] = [{_ROOT!r}, {_SITE!r}]; from loops.evolve.inside.{module} import main; main()"
         )
-        limits = Limits(**{**vars(self.limits), "wall_s": 60.0 + _WALL_S * len(items)})
+        limits = Limits(**{**vars(self.limits), "wall_s": deadline_s(len(items))})
         command = Command(
             argv=(self._interpreter, "-I", "-S", "-B", "-c", code, *words),
             stdin="".join(json.dumps(item) + "\n" for item in items).encode(),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from loops.evolve.inside.calls import evaluate, in_child
-from loops.evolve.inside.learners import MODELS, fit_predict
 
 _MAX_TEXT = 6000
 NAMES = ("list_files", "read_file", "run_tests", "edit", "undo", "localise", "shell", "fit", "submit")
@@ -125,6 +124,8 @@ class Tools:
 
     def _fit(self, model: str, setting: str, scale: str) -> str:
         """Trains, tells the accuracy by cross-validation, and writes predictions.csv."""
+        from loops.evolve.inside.learners import MODELS, fit_predict  # numpy: only where it is needed, and once
+
         if model not in MODELS:
             return f"ERROR no model {model}"
         answer = in_child(
