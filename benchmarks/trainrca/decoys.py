@@ -74,7 +74,7 @@ def _comments(project: Path) -> list[Change]:
 
 
 def _fields(project: Path, rng: random.Random) -> list[Change]:
-    """Each field of the tools around the training, moved by a little. `config.json` has each on a line of its own."""
+    """Each field of the tools around the training, moved by a little. `config.json` has each on a line of its own, and no name twice."""
     text = (project / "config.json").read_text()
     found = []
     for section in list(json.loads(text))[TEAM_SECTIONS:]:
@@ -82,8 +82,6 @@ def _fields(project: Path, rng: random.Random) -> list[Change]:
         assert block is not None
         for name, value in json.loads(text)[section].items():
             old = f'    "{name}": {value}'
-            if text.count(f"{old},\n") + text.count(f"{old}\n") != 1:
-                continue  # the same line stands in another section
             end = "," if f"{old},\n" in text else ""
             new = f'    "{name}": {value + rng.choice((-1, 1, 2))}'
             edit = Edit(path="config.json", before=f"{old}{end}\n", after=f"{new}{end}\n")

@@ -67,7 +67,7 @@ KINDS = [
     kind(
         "data",
         "noise_as_pages",
-        shards("data: wider spread", '"noise": 0.35', '"noise": 1.4'),
+        shards("data: wider spread", '"noise": 0.5', '"noise": 1.5'),
     ),
     kind(
         "data",

@@ -18,7 +18,7 @@ from state import restore, save
 
 Floats = NDArray[np.float64]
 Numbers = dict[str, Any]
-PACE_S = 0.002  # a step takes at least this long, whatever the machine
+PACE_S = 0.004  # a step takes at least this long, whatever the machine
 
 
 def settings(given: list[str]) -> Numbers:
