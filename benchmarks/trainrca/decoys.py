@@ -74,7 +74,7 @@ def _comments(project: Path) -> list[Change]:
 
 
 def _fields(project: Path, rng: random.Random) -> list[Change]:
-    """Each field of the tools around the training, moved by a little. `config.json` has each on a line of its own, and no name twice."""
+    """Each field of the tools around the training, moved a little. `config.json` has no name twice, each on its line."""
     text = (project / "config.json").read_text()
     found = []
     for section in list(json.loads(text))[TEAM_SECTIONS:]:
