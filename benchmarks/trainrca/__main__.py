@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks.trainrca.form import Case, Shelf
 from benchmarks.trainrca.kinds import Kind, all_kinds, load_kinds
-from benchmarks.trainrca.making import make
+from benchmarks.trainrca.making import NEEDS, make
 from benchmarks.trainrca.methods import METHODS
 from benchmarks.trainrca.plan import Wanted, plan
-from benchmarks.trainrca.running import Options, evaluate
+from benchmarks.trainrca.running import Options, can_run, evaluate
 from contracts.errors import LatheError
 
 WORK = Path(os.path.expanduser("~/.lathe/bench/trainrca"))
@@ -33,14 +33,17 @@ def wanted_of(options: argparse.Namespace, kinds: Sequence[Kind]) -> list[Wanted
     return found[: options.limit] if options.limit else found
 
 
-def made(shelf: Shelf, wanted: Sequence[Wanted], kinds: Mapping[str, Kind]) -> list[Case]:
+def made(shelf: Shelf, wanted: Sequence[Wanted], kinds: Mapping[str, Kind], python: str) -> list[Case]:
     """The cases of the plan, made where they are missing. One that cannot be made is said and left out."""
     cases = []
     with tempfile.TemporaryDirectory(prefix="rcam") as work:
         for number, each in enumerate(wanted, start=1):
             sys.stderr.write(f"case {number}/{len(wanted)}\n")
+            if not can_run(NEEDS[each.trainer], python):
+                sys.stderr.write(f"{each.id}: not run, --python {python} lacks what it needs\n")
+                continue
             try:
-                cases.append(make(shelf, each, kinds, Path(work)))
+                cases.append(make(shelf, each, kinds, Path(work), python))
             except LatheError as error:
                 sys.stderr.write(f"{each.kind}, seed {each.seed}: left out, {error}\n")
     return cases
@@ -66,6 +69,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kinds", type=Path, help="a Python file with further kinds of faults")
     parser.add_argument("--only", nargs="+", help="kinds")
     parser.add_argument("--limit", type=int, default=0, help="the first so many cases of the plan")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of foreign trainings")
     parser.add_argument("--make", action="store_true", help="only make the cases")
     parser.add_argument("--cached", action="store_true", help="decide everything again; execute only what is missing")
     parser.add_argument("--fresh", action="store_true", help="execute everything again")
@@ -82,11 +86,15 @@ def main() -> None:
     else:
         kinds = all_kinds() + (load_kinds(options.kinds) if options.kinds else [])
         shelf = Shelf(options.work.absolute())
-        cases = made(shelf, wanted_of(options, kinds), {kind.name: kind for kind in kinds})
+        cases = made(shelf, wanted_of(options, kinds), {kind.name: kind for kind in kinds}, options.python)
     if options.make:
         return
     choice = Options(
-        work=options.work.absolute(), cached=options.cached, fresh=options.fresh, memory=not options.no_memory
+        work=options.work.absolute(),
+        python=options.python,
+        cached=options.cached,
+        fresh=options.fresh,
+        memory=not options.no_memory,
     )
     told = evaluate(shelf, cases, choice)
     sys.stdout.write(as_markdown(told) + "\n")

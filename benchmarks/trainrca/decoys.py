@@ -28,7 +28,7 @@ STEERING = (
 def decoys(project: Path, trainer: str, seed: int, *, fields_first: bool = False) -> Iterator[Change]:
     """Without end for notes; the other sorts are used up, in random order. `fields_first`: fields of tools lead."""
     rng = random.Random(f"decoys {seed}")
-    pool = list(INNOCENT) if trainer == "moe" else [*_numbers(), *_comments(project)]
+    pool = list(INNOCENT) if trainer == "moe" else [*_numbers(trainer), *_comments(project)]
     rng.shuffle(pool)
     fields = _fields(project, rng) if trainer == "clusters" else []
     order = [*fields, *pool] if fields_first else [*pool, *fields]
@@ -48,8 +48,12 @@ def steering(head: str, seed: int) -> Change:
     )
 
 
-def _numbers() -> list[Change]:
-    """Small changes of what the numpy training does."""
+def _numbers(trainer: str) -> list[Change]:
+    """Small changes of what a foreign training does."""
+    if trainer == "huggingface":
+        text = "LENGTH, VOCABULARY = 24, 32"
+        edit = Edit(path="train.py", before=text, after=f"{text}  # tokens")
+        return [Change(subject="train: say what is counted", edits=(edit,))]
     small = (
         ("config: a rounder rate", "config.json", '"beta1": 0.9,', '"beta1": 0.901,'),
         ("config: a rounder warm-up", "config.json", '"warmup_steps": 20', '"warmup_steps": 21'),
@@ -74,7 +78,7 @@ def _comments(project: Path) -> list[Change]:
 
 
 def _fields(project: Path, rng: random.Random) -> list[Change]:
-    """Each field of the tools around the training, moved a little. `config.json` has no name twice, each on its line."""
+    """Each field of the tools around the training, moved a little; each name stands once, on its own line."""
     text = (project / "config.json").read_text()
     found = []
     for section in list(json.loads(text))[TEAM_SECTIONS:]:

@@ -46,6 +46,7 @@ class Case(_Form):
 
     `trainer`: `embedded`, or `command` with a `lathe.toml` in the project, in which "python" stands for the interpreter
     and "machine" for a file outside the project that holds `machine`: what this machine does to the numbers.
+    `needs`: modules without which that interpreter cannot run it.
     """
 
     format: Literal[1] = 1
@@ -56,6 +57,7 @@ class Case(_Form):
     seed: int
     segments: tuple[Segment, ...] = Field(min_length=1)
     machine: str = "0"
+    needs: tuple[str, ...] = ()
 
 
 class Truth(_Form):

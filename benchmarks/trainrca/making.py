@@ -1,7 +1,8 @@
 """Makes a case: a project with a history, really trained with the fault in it, and the truth beside it.
 
-clusters    first half of the decoys at step 0, the others and the fault at the resume at step 100; ends at 180
-moe         the same at step 0, 60 and 120; ends at 180
+clusters     some decoys and the fault come at the resume at step 100; ends at 180
+huggingface  the same at step 60; ends at 100
+moe          some decoys come at step 60, the others and the fault at step 120; ends at 180
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.foreign_faults import SOURCES as FOREIGN
+from benchmarks.foreign_faults import TRAINERS as FOREIGN_TRAINERS
 from benchmarks.trainrca.decoys import decoys, steering
 from benchmarks.trainrca.editing import Cause, Config, Data, Repo, copy_repository
 from benchmarks.trainrca.form import Case, Segment, Shelf, Truth
@@ -27,13 +30,18 @@ from control_plane.backends.command_checkpoints import checkpoint_step
 from control_plane.demo.history import TEMPLATE
 from control_plane.run_folders import read_launch
 
-PROJECTS: Mapping[str, Path] = {"moe": TEMPLATE, "clusters": Path(__file__).parent / "projects" / "clusters"}
-RESUMES = {"moe": (60, 120), "clusters": (100,)}
-LAST_STEP = 180
+PROJECTS: Mapping[str, Path] = {
+    "clusters": Path(__file__).parent / "projects" / "clusters",
+    "huggingface": FOREIGN / "huggingface",
+    "moe": TEMPLATE,
+}
+RESUMES = {"clusters": (100,), "huggingface": (60,), "moe": (60, 120)}
+LAST_STEP = {"clusters": 180, "huggingface": 100, "moe": 180}
+NEEDS = {"clusters": (), "huggingface": FOREIGN_TRAINERS["huggingface"].needs, "moe": ()}
 _EARLY = 0.3  # share of the decoys that are there before the last resume
 
 
-def make(shelf: Shelf, wanted: Wanted, kinds: Mapping[str, Kind], work: Path) -> Case:
+def make(shelf: Shelf, wanted: Wanted, kinds: Mapping[str, Kind], work: Path, python: str) -> Case:
     """The case on the shelf; found there when it was made before. Raises BackendFailure when it cannot be trained."""
     if shelf.has(wanted.id):
         return next(case for case in shelf.list() if case.id == wanted.id)
@@ -43,7 +51,7 @@ def make(shelf: Shelf, wanted: Wanted, kinds: Mapping[str, Kind], work: Path) ->
     scratch.mkdir(parents=True)
     try:
         case, truth = lay_out(wanted, kinds, scratch / "project")
-        with bench(scratch / "home", scratch / "cache") as lathe:
+        with bench(scratch / "home", scratch / "cache", python=python) as lathe:
             _train(lathe, case, scratch / "project")
             _keep(lathe, case, wanted, scratch / "project", folder)
         shelf.hide(truth)
@@ -71,7 +79,7 @@ def lay_out(wanted: Wanted, kinds: Mapping[str, Kind], project: Path) -> tuple[C
         commits.append(repo.head)
     cause, config = _break(wanted, kinds, repo, count - early * len(resumes[1:]))
     segments = [Segment(commit=c, max_step=s) for c, s in zip(commits, resumes, strict=True)]
-    segments.append(Segment(commit=repo.head, max_step=LAST_STEP, overrides=config.launched))
+    segments.append(Segment(commit=repo.head, max_step=LAST_STEP[wanted.trainer], overrides=config.launched))
     trainer: Literal["embedded", "command"] = "embedded" if wanted.trainer == "moe" else "command"
     case = Case(
         id=wanted.id,
@@ -80,6 +88,7 @@ def lay_out(wanted: Wanted, kinds: Mapping[str, Kind], project: Path) -> tuple[C
         seed=wanted.seed,
         segments=tuple(segments),
         machine=config.machine,
+        needs=NEEDS[wanted.trainer],
     )
     return case, _truth(wanted, kinds, cause)
 
@@ -147,7 +156,7 @@ def _keep(lathe: Bench, case: Case, wanted: Wanted, project: Path, folder: Path)
         assert outcome is not None
         keep_segment(launch, outcome, folder / "runs" / f"segment-{number:03d}")
     if "no_checkpoints" not in wanted.hardness:
-        steps = {*RESUMES[wanted.trainer], LAST_STEP}
+        steps = {*RESUMES[wanted.trainer], LAST_STEP[wanted.trainer]}
         for each in sorted((run / "checkpoints").iterdir()):
             if checkpoint_step(str(each)) in steps:
                 shutil.copytree(each, folder / "runs" / "checkpoints" / each.name)
@@ -159,4 +168,6 @@ def _keep(lathe: Bench, case: Case, wanted: Wanted, project: Path, folder: Path)
 def _manifest(wanted: Wanted, project: Path) -> dict[str, object]:
     if wanted.trainer == "moe":
         return {"corpus": "source code of the standard library", "sources": "data() in recipe.py", "seed": wanted.seed}
+    if wanted.trainer == "huggingface":
+        return {"generated": "CountingDataset in train.py", "length": 4096, "filter": "data.keep_above in config.json"}
     return {"generated": "pages.py", "seed": wanted.seed, "shards": json.loads((project / "data.json").read_text())}

@@ -30,6 +30,7 @@ class Bench(Lathe):
 
     cache: Path
     fresh: bool
+    python: str  # interpreter of foreign trainings
 
     @cached_property
     def recording(self) -> Recording:
@@ -41,14 +42,16 @@ class Bench(Lathe):
 
 
 @contextmanager
-def bench(home: Path, cache: Path, *, fresh: bool = False, num_cpus: int = 2) -> Iterator[Bench]:
+def bench(
+    home: Path, cache: Path, *, fresh: bool = False, num_cpus: int = 2, python: str = sys.executable
+) -> Iterator[Bench]:
     """A new or found Lathe in `home`, without fresh seeds: a case is about its own run."""
     settings = Settings(
         home=home, database_url="", backend="local", num_cpus=num_cpus, fresh_seeds=0, embedder="hashed", model=""
     )
     with Bench.open(settings) as lathe:
         assert isinstance(lathe, Bench)
-        lathe.cache, lathe.fresh = cache, fresh
+        lathe.cache, lathe.fresh, lathe.python = cache, fresh, python
         yield lathe
 
 
@@ -82,7 +85,7 @@ def know(lathe: Bench, work: Path, case: Case) -> Project:
     machine.write_text(case.machine)
     spec = work.with_name(f"{work.name}.toml")
     text = (work / "lathe.toml").read_text()
-    spec.write_text(text.replace('"python"', json.dumps(sys.executable)).replace('"machine"', json.dumps(str(machine))))
+    spec.write_text(text.replace('"python"', json.dumps(lathe.python)).replace('"machine"', json.dumps(str(machine))))
     registry = Registry(lathe.settings.backends_folder)
     registered = registry.read(spec)
     registry.make_present(registered)

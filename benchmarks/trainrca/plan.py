@@ -88,8 +88,8 @@ def _healthy() -> list[Wanted]:
     found = []
     for number in range(NUM_HEALTHY):
         rng = random.Random(f"healthy {number}")
-        trainer = "moe" if number % 3 == 0 else "clusters"
-        hardness = ("injected",) if number % 8 == 1 else ("large",) if number in (2, 10) else ()
+        trainer = ("moe", "clusters", "huggingface")[number % 3]
+        hardness = ("injected",) if number % 8 == 3 else ("large",) if number in (4, 10) else ()
         decoys = 0 if number < NUM_NOISE and not hardness else rng.randint(3, 12 if trainer == "moe" else 30)
         found.append(
             Wanted(kind=HEALTHY, trainer=trainer, seed=rng.randrange(1, 10_000), num_decoys=decoys, hardness=hardness)

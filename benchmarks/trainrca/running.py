@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,16 @@ _MEMORY = "lathe_memory"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`cached`: every verdict anew on kept outputs. `fresh`: every training anew as well. `memory`: both arms."""
+    """`cached`: every verdict anew on kept outputs. `fresh`: every training anew as well. `memory`: both arms.
+
+    `python`: interpreter of foreign trainings.
+    """
 
     work: Path
     cached: bool = False
     fresh: bool = False
     memory: bool = True
-    num_cpus: int = 2
+    python: str = sys.executable
 
 
 class Answers:
@@ -74,14 +79,23 @@ class Answers:
 
 
 def evaluate(shelf: Shelf, cases: Sequence[Case], options: Options) -> dict[str, Any]:
-    """All methods on all cases, and the figures."""
+    """All methods on all cases that can be run here, and the figures."""
     answers = Answers(options)
+    not_run = [case.id for case in cases if not can_run(case.needs, options.python)]
+    cases = [case for case in cases if case.id not in not_run]
     for number, case in enumerate(cases, start=1):
         sys.stderr.write(f"{number}/{len(cases)} {case.id}\n")
         _answer_case(shelf, case, options, answers)
     if options.memory:
         _answer_with_memory(shelf, cases, options, answers)
-    return figures({case.id: shelf.truth(case.id) for case in cases}, answers)
+    return {**figures({case.id: shelf.truth(case.id) for case in cases}, answers), "not_run": not_run}
+
+
+@cache
+def can_run(needs: tuple[str, ...], python: str) -> bool:
+    """Whether the interpreter has what a foreign training needs."""
+    command = [python, "-c", f"import {', '.join(needs)}"]
+    return not needs or subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _answer_case(shelf: Shelf, case: Case, options: Options, answers: Answers) -> None:
@@ -89,7 +103,7 @@ def _answer_case(shelf: Shelf, case: Case, options: Options, answers: Answers) -
     for name, method in _RUNS_TRAININGS.items():
         if answers.get(case.id, name) is not None:
             continue
-        with _scratch() as folder, bench(folder / "h", options.work / "cache", fresh=options.fresh) as lathe:
+        with _scratch() as folder, _bench(folder, options) as lathe:
             place(lathe, case, shelf.folder(case), folder / "project")
             facts = read_facts(lathe, case)
             answers.put(case.id, "facts", facts)
@@ -104,7 +118,7 @@ def _answer_with_memory(shelf: Shelf, cases: Sequence[Case], options: Options, a
     for team in (sorted(each, key=lambda c: c.id) for each in teams.values() if len(each) > 1):
         if all(answers.get(case.id, _MEMORY) is not None for case in team):
             continue
-        with _scratch() as folder, bench(folder / "h", options.work / "cache", fresh=options.fresh) as lathe:
+        with _scratch() as folder, _bench(folder, options) as lathe:
             for case in team:
                 sys.stderr.write(f"with memory: {case.id}\n")
                 answers.put(case.id, _MEMORY, _remembering(lathe, shelf, case, folder))
@@ -179,6 +193,10 @@ def _row(row: Graded) -> dict[str, Any]:
         "fix_held": answer.fix_held,
         "statement": answer.statement,
     }
+
+
+def _bench(folder: Path, options: Options) -> AbstractContextManager[Bench]:
+    return bench(folder / "h", options.work / "cache", fresh=options.fresh, python=options.python)
 
 
 @contextmanager

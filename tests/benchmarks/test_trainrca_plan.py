@@ -31,7 +31,8 @@ def test_the_plan_holds_what_the_benchmark_promises() -> None:
     assert len(KINDS) >= 30
     assert {kind.family for kind in KINDS.values()} | {HEALTHY} == set(FAMILIES)
     assert len(pairs) >= 0.1 * len(PLAN)
-    assert sum(each.trainer == "clusters" for each in PLAN) >= 0.15 * len(PLAN)
+    assert sum(each.trainer == "huggingface" for each in PLAN) >= 0.15 * len(PLAN)
+    assert sum(each.trainer == "moe" for each in PLAN) >= 0.2 * len(PLAN)
     assert {name for each in PLAN for name in each.hardness} == {"injected", "large", "no_checkpoints", "few_series"}
 
 
@@ -42,7 +43,7 @@ def test_an_id_says_nothing_of_its_kind_and_belongs_to_one_case() -> None:
 
 def test_the_beginning_of_the_plan_is_a_mixture() -> None:
     beginning = PLAN[:24]
-    assert {each.trainer for each in beginning} == {"clusters", "moe"}
+    assert {each.trainer for each in beginning} == {"clusters", "huggingface", "moe"}
     assert 3 <= sum(each.kind == HEALTHY for each in beginning) <= 10
     assert len({each.kind for each in beginning}) >= 12
 

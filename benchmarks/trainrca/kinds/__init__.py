@@ -8,7 +8,8 @@
 
     KINDS = [Kind(name="activation", family="model code", trainer="clusters", apply=apply)]
 
-`trainer` names the project that is broken: `clusters` (numpy, through the `command` backend) or `moe` (ours).
+`trainer` names the project that is broken: `clusters` (numpy) and `huggingface`, both through the `command` backend,
+or `moe` (ours).
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ from benchmarks.trainrca.editing import Apply, Cause
 from contracts.enums import CauseKind
 from contracts.errors import UserInputError
 
-__all__ = ["CODE", "CONFIG", "DATA", "FAMILIES", "RESUME", "Apply", "Cause", "Kind", "all_kinds", "load_kinds"]
+__all__ = [
+    "CODE",
+    "CONFIG",
+    "DATA",
+    "FAMILIES",
+    "RESUME",
+    "TRAINERS",
+    "Apply",
+    "Cause",
+    "Kind",
+    "all_kinds",
+    "load_kinds",
+]
 
 CODE, CONFIG, DATA, RESUME = CauseKind.CODE, CauseKind.CONFIG, CauseKind.DATA, CauseKind.RESUME
 FAMILIES = (
@@ -36,6 +49,7 @@ FAMILIES = (
     "interaction",
     "healthy",
 )
+TRAINERS = ("clusters", "huggingface", "moe")
 LATE_KINDS = Path(__file__).parents[1] / "late" / "kinds.py"
 
 
@@ -57,17 +71,17 @@ def load_kinds(file: Path) -> list[Kind]:
     except (OSError, KeyError, SyntaxError) as error:
         raise UserInputError(f"{file}: {error!r}", remedy="benchmarks/trainrca/README.md shows the form") from error
     for kind in kinds:
-        if not isinstance(kind, Kind) or kind.family not in FAMILIES or kind.trainer not in ("clusters", "moe"):
+        if not isinstance(kind, Kind) or kind.family not in FAMILIES or kind.trainer not in TRAINERS:
             raise UserInputError(
                 f"{file}: {kind!r} is no kind of a known family and trainer",
-                remedy=f"families: {', '.join(FAMILIES)}; trainers: clusters, moe",
+                remedy=f"families: {', '.join(FAMILIES)}; trainers: {', '.join(TRAINERS)}",
             )
     return list(kinds)
 
 
 def all_kinds() -> list[Kind]:
     """Those of this folder, then the late ones."""
-    from benchmarks.trainrca.kinds import arithmetic, course, observed, ours, pairs
+    from benchmarks.trainrca.kinds import arithmetic, course, observed, ours, pairs, published
 
-    found = [*arithmetic.KINDS, *course.KINDS, *observed.KINDS, *pairs.KINDS, *ours.KINDS]
+    found = [*arithmetic.KINDS, *course.KINDS, *observed.KINDS, *pairs.KINDS, *ours.KINDS, *published.KINDS]
     return found + (load_kinds(LATE_KINDS) if LATE_KINDS.exists() else [])
