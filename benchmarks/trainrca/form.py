@@ -2,7 +2,7 @@
 
 DIR/cases/ID/case.json          what everybody may read
 DIR/cases/ID/project/           the project, a git repository
-DIR/cases/ID/runs/              recorded segments (`segment-000/events.log`) and checkpoints
+DIR/cases/ID/runs/              recorded segments (`segment-000/events.log`) and their checkpoints
 DIR/cases/ID/data/manifest.json what the training read
 DIR/truth/ID.json               opened by the grader only
 """

@@ -23,10 +23,9 @@ from benchmarks.trainrca.form import Case, Segment, Shelf, Truth
 from benchmarks.trainrca.kinds import Kind
 from benchmarks.trainrca.placing import Bench, bench, know, remove, train_segment
 from benchmarks.trainrca.plan import HEALTHY, LARGE_COMMITS, LARGE_FIELDS, Wanted
-from benchmarks.trainrca.recording import keep_segment
+from benchmarks.trainrca.recording import keep_segment, kept_checkpoints
 from contracts.enums import CauseKind
 from contracts.errors import BackendFailure
-from control_plane.backends.command_checkpoints import checkpoint_step
 from control_plane.demo.history import TEMPLATE
 from control_plane.run_folders import read_launch
 
@@ -149,17 +148,18 @@ def _keep(lathe: Bench, case: Case, wanted: Wanted, project: Path, folder: Path)
     folder.mkdir(parents=True)
     copy_repository(project, folder / "project")
     subprocess.run(["git", "remote", "remove", "origin"], cwd=folder / "project", check=True)
+    remove(folder / "project" / ".git" / "logs")  # they name this machine's folders
     run = lathe.settings.runs_folder / case.id
+    can_rerun = "no_checkpoints" not in wanted.hardness
+    steps = {*RESUMES[wanted.trainer], LAST_STEP[wanted.trainer]} if can_rerun else set()
     for number in range(len(case.segments)):
         launch = read_launch(run, number)
         outcome = lathe.backend.poll(case.id, number)
         assert outcome is not None
         keep_segment(launch, outcome, folder / "runs" / f"segment-{number:03d}")
-    if "no_checkpoints" not in wanted.hardness:
-        steps = {*RESUMES[wanted.trainer], LAST_STEP[wanted.trainer]}
-        for each in sorted((run / "checkpoints").iterdir()):
-            if checkpoint_step(str(each)) in steps:
-                shutil.copytree(each, folder / "runs" / "checkpoints" / each.name)
+        for step, inside in kept_checkpoints(folder / "runs", number):
+            if step in steps:
+                shutil.copytree(run / inside, folder / "runs" / inside)
     (folder / "data").mkdir()
     (folder / "data" / "manifest.json").write_text(json.dumps(_manifest(wanted, project), indent=1) + "\n")
     (folder / "case.json").write_text(case.model_dump_json(indent=1) + "\n")

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from benchmarks.trainrca.editing import copy_repository
 from benchmarks.trainrca.form import BRANCH, Case, Segment
 from benchmarks.trainrca.recording import Recording
 from context_store.records import Project
-from contracts.backend import Outcome
+from contracts.backend import Outcome, TrainerBackend
 from contracts.errors import BackendFailure
 from control_plane.backends.command_registry import Registry
 from control_plane.git import Git
@@ -37,7 +36,7 @@ class Bench(Lathe):
         """In front of plain processes."""
         return Recording(super()._local(), self.cache, fresh=self.fresh)
 
-    def _local(self) -> Any:
+    def _local(self) -> TrainerBackend:
         return self.recording
 
 

@@ -27,7 +27,7 @@ LARGE_COMMITS, LARGE_FIELDS = 130, 106
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One case to be made. `group` 0: it stands alone; else cases of one group are of one project, in this order.
+    """One case to be made. `group` 0: it stands alone; else cases of one group are of one project, in the order of `turn`.
 
     `hardness`: `injected` (text that steers), `large`, `no_checkpoints` (nothing can be re-run), `few_series`.
     """
@@ -39,13 +39,13 @@ class Wanted:
     hardness: tuple[str, ...] = ()
     group: int = 0
     recurrence: str = ""
+    turn: int = 0
 
     @property
     def id(self) -> str:
         """Says nothing of the kind, and sorts a group's cases in their order."""
-        order = ("", "first", "repeat", "look_alike").index(self.recurrence)
         rest = random.Random(repr(self)).randrange(16**6)
-        return f"g{self.group:02d}-{order}-{rest:06x}" if self.group else f"c-{rest:06x}"
+        return f"g{self.group:02d}-{self.turn}-{rest:06x}" if self.group else f"c-{rest:06x}"
 
     @property
     def project_name(self) -> str:
@@ -103,7 +103,9 @@ def _groups(kinds: Sequence[Kind]) -> list[Wanted]:
     for group, (name, other) in enumerate(LOOK_ALIKES.items(), start=1):
         rng = random.Random(f"group {name}")
         decoys = rng.randint(4, 12)
-        for kind, recurrence in ((name, "first"), (name, "repeat"), (other, "look_alike")):
+        later = [(name, "repeat"), (other, "look_alike")]
+        rng.shuffle(later)
+        for turn, (kind, recurrence) in enumerate([(name, "first"), *later]):
             found.append(
                 Wanted(
                     kind=kind,
@@ -112,6 +114,7 @@ def _groups(kinds: Sequence[Kind]) -> list[Wanted]:
                     num_decoys=decoys,
                     group=group,
                     recurrence=recurrence,
+                    turn=turn,
                 )
             )
     return found

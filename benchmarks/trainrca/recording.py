@@ -153,12 +153,16 @@ def keep_segment(launch: Launch, outcome: Outcome, target: Path) -> None:
 def lay_segment(recorded: Path, launch: Launch) -> Outcome:
     """Lay a recorded segment of a case, and the checkpoints it wrote."""
     outcome = _lay(segment_folder(recorded, launch.segment), launch)
-    for event in _events(segment_folder(recorded, launch.segment)):
-        if isinstance(event, CheckpointSaved):
-            name = Path(event.path).name
-            if (recorded / "checkpoints" / name).is_dir():
-                shutil.copytree(recorded / "checkpoints" / name, Path(_here(event, launch).path), dirs_exist_ok=True)
+    for _, inside in kept_checkpoints(recorded, launch.segment):
+        if (recorded / inside).is_dir():
+            shutil.copytree(recorded / inside, launch.folder / inside, dirs_exist_ok=True)
     return outcome
+
+
+def kept_checkpoints(recorded: Path, segment: int) -> list[tuple[int, str]]:
+    """Step and path inside the run's folder of each checkpoint that a kept segment wrote, there or not."""
+    saved = [each for each in _events(segment_folder(recorded, segment)) if isinstance(each, CheckpointSaved)]
+    return [(each.step, each.path.removeprefix(f"{_RUN}/")) for each in saved]
 
 
 def _lay(kept: Path, launch: Launch) -> Outcome:

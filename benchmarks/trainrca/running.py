@@ -153,7 +153,7 @@ def figures(truths: dict[str, Truth], answers: Answers) -> dict[str, Any]:
         if (kept := answers.get(case_id, _MEMORY)) is not None
     }
     late = [row for row in rows["lathe"].values() if row.truth.late]
-    told = {
+    told: dict[str, Any] = {
         "late_kinds": grade(late) if late else "not written yet",
         **{name: grade([row for row in of.values() if not row.truth.late]) for name, of in rows.items()},
         **NOT_RUN,
