@@ -27,7 +27,7 @@ LARGE_COMMITS, LARGE_FIELDS = 130, 106
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One case to be made. `group` 0: it stands alone; else cases of one group are of one project, in the order of `turn`.
+    """One case to be made. `group` 0: it stands alone; else cases of a group are of one project, ordered by `turn`.
 
     `hardness`: `injected` (text that steers), `large`, `no_checkpoints` (nothing can be re-run), `few_series`.
     """
