@@ -79,12 +79,13 @@ def told_from_measurement(store: Store, case: Case, facts: Facts, decision: Deci
 
     Gradients, weights and data have to be bitwise equal in the two re-runs; nothing is said of what only times show.
     """
-    if decision.verdict is not Verdict.PROVEN or case.probe.series[0].startswith(WALL_CLOCK):
+    is_other = decision.verdict is not Verdict.PROVEN or decision.cause_kind is CauseKind.HARDWARE
+    if is_other or case.probe.series[0].startswith(WALL_CLOCK):
         return decision
     kept, left_out = Identity(on=facts.everything), facts.leaving_out(decision.cause[0])
     runs = [str(payload_of(case, each)["run_id"]) for each in (kept, left_out)]
     alike = learned_alike(store, case, runs[0], runs[1])
-    if decision.cause_kind is CauseKind.HARDWARE or not alike.num_series or not alike.is_exact:
+    if not alike.num_series or not alike.is_exact:
         return decision
     reason = (
         f"{decision.reason}; gradients, weights and data are bitwise the same with it and without it "

@@ -84,6 +84,7 @@ def _anomaly(kind: str, *series: str) -> Anomaly:
     [
         ([_anomaly("throughput", "tflops")], Nature.INFRASTRUCTURE),
         ([_anomaly("rank_departure", "step_time_s@rank=3")], Nature.INFRASTRUCTURE),
+        ([_anomaly("self_check", "self_check@rank=3")], Nature.MACHINE),
         ([_anomaly("rank_departure", "loss@rank=3")], None),
         ([_anomaly("eval_break", "eval_loss")], Nature.MEASUREMENT),
         ([_anomaly("spike", "loss")], Nature.BENIGN),
