@@ -63,8 +63,8 @@ def lay_out(wanted: Wanted, kinds: Mapping[str, Kind], project: Path) -> tuple[C
     """Lay the project out, with its commits; what is to be trained, and what is true of it."""
     shutil.copytree(PROJECTS[wanted.trainer], project, ignore=shutil.ignore_patterns("__pycache__"))
     if "few_series" in wanted.hardness:
-        config = project / "config.json"
-        config.write_text(config.read_text().replace('"layers": true', '"layers": false'))
+        settings = project / "config.json"
+        settings.write_text(settings.read_text().replace('"layers": true', '"layers": false'))
     is_large = "large" in wanted.hardness
     count = LARGE_COMMITS if is_large else wanted.num_decoys
     # cases of a group are runs of one project, so they share its history

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from context_store import Store
 from contracts.errors import UserInputError
+from contracts.events import Scalar
 from loops.potential.plan import checkpoints
 from trainer.config import TrainConfig
 from trainer.recipe import Recipe
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from loops.evals.checkpoint_model import CheckpointModel
     from trainer.training import TrainingState
 
-_ONE_RANK = {"parallel.processes": False, "parallel.dp_size": 1, "parallel.cp_size": 1, "parallel.ep_size": 1,
+_ONE_RANK: dict[str, Scalar] = {"parallel.processes": False, "parallel.dp_size": 1, "parallel.cp_size": 1, "parallel.ep_size": 1,
              "parallel.places": "", "parallel.accumulation": 1, "moe.router_jitter": 0.0}  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def subject(store: Store, run_id: str, step: int) -> Subject:
     declared = store.runs.declared(run_id, checkpoint.segment)
     declared |= {key: value for key, value in effective.items() if key.startswith("model.")}  # of the present stage
     known = TrainConfig().flat()
-    own = {key: value for key, value in declared.items() if key in known}
+    own: dict[str, Scalar] = {key: value for key, value in declared.items() if key in known}
     if "model.d_model" not in own:
         raise UserInputError(
             f"run '{run_id}' was not trained by the embedded trainer: its weights cannot be read here",
@@ -85,6 +86,6 @@ def subject(store: Store, run_id: str, step: int) -> Subject:
         step=step,
         sha256=checkpoint.sha256,
         stage=str(effective.get("stage.name", "")),
-        trained_by=Recipe(config=TrainConfig().with_overrides(own | _ONE_RANK)),
+        trained_by=Recipe(config=TrainConfig().with_overrides({**own, **_ONE_RANK})),
         path=Path(checkpoint.path),
     )

@@ -129,7 +129,7 @@ def _one(call: str, space: dict[str, Any], path: Path, traced: bool) -> dict[str
     signal.setitimer(signal.ITIMER_PROF, _CALL_CPU_S)  # of processor time, so that a busy machine changes no result
     sys.settrace(trace if traced else None)
     try:
-        found = {"value": repr(eval(call, space))[:2000]}  # noqa: S307
+        found: dict[str, Any] = {"value": repr(eval(call, space))[:2000]}  # noqa: S307
     except BaseException as error:
         found = {"error": f"{type(error).__name__}: {error}"[:200], "line": _line_of(error, path)}
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +22,9 @@ from loops.quantify.casebook import CaseBook
 from loops.quantify.loop import ClassifierLoop
 from loops.quantify.work import WORK
 from loops.runner import CaseStatus, Runner
+
+_FORKS = multiprocessing.get_context("forkserver")  # this process has threads, whose locks a fork of it would inherit
+_FORKS.set_forkserver_preload(["langgraph.checkpoint.postgres", "loops.quantify.loop", "loops.quantify.work"])
 
 
 class DyingSaver(PostgresSaver):
@@ -45,7 +50,7 @@ def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None
             os.kill(os.getpid(), signal.SIGKILL)
 
     def carry_out() -> None:
-        effect = store.effects.claim("worker", tuple(EffectKind), 0.0, NOW)
+        effect = store.effects.claim("worker", tuple(EffectKind), -1.0, NOW)
         if effect is None:
             return
         if effect.kind is EffectKind.DEPLOY_CLASSIFIER:
@@ -62,20 +67,17 @@ def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None
 
 def in_child(url: str, folder: Path) -> CaseStatus | None:
     """How far a process of its own came; None when it was killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(list(CaseStatus).index(drive(url, folder)))
-        finally:
-            os._exit(99)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
+    child = _FORKS.Process(target=drive, args=(url, folder))
+    child.start()
+    child.join()
+    if child.exitcode == -signal.SIGKILL:
         return None
-    return list(CaseStatus)[os.WEXITSTATUS(status)]
+    assert child.exitcode is not None
+    return list(CaseStatus)[child.exitcode]
 
 
-def drive(url: str, folder: Path) -> CaseStatus:
+def drive(url: str, folder: Path) -> None:
+    """Its exit status is the place of the case's status in the list of all."""
     options = {"autocommit": True, "prepare_threshold": 0, "options": "-c search_path=langgraph"}
     with (
         open_store(url, clock=lambda: NOW) as store,
@@ -85,7 +87,7 @@ def drive(url: str, folder: Path) -> CaseStatus:
         wait = deadly_hands(store, folder, folder / "moments")
         saver = DyingSaver(connection)  # type: ignore[arg-type]
         runner = Runner(store=store, checkpointer=saver, loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
-        return runner.start(loop.name, CASE).status
+        sys.exit(list(CaseStatus).index(runner.start(loop.name, CASE).status))
 
 
 def test_killed_again_and_again_every_version_is_made_once_and_the_same(database_url: str, tmp_path: Path) -> None:
