@@ -50,37 +50,30 @@ class Search:
             return []
         with ThreadPoolExecutor(max_workers=1) as beside, self._database.begin() as connection:
             where = conditions_of(connection, chosen)
-            meant = beside.submit(self._nearest, text, where, _BY_MEANING)  # on a connection of its own
+            embedded = beside.submit(self._embedder.embed, [embedded_text(text)])  # while the database looks for words
             by_words = {
                 match.id: rank
                 for rank, match in enumerate(match_words(connection, text, where, _BY_WORDS, _LEAST_SHARE), 1)
             }
-            near = meant.result()
+            vector = embedded.result()[0]
+            near = _nearest(connection, vector, self._vectors, where) if vector.any() else _NOTHING
             by_meaning = {near.ids[place]: rank for rank, place in enumerate(_out_of_crowds(near), 1)}
             best = _fused([by_words, by_meaning])[:limit]
             rows = _rows(connection, [id_ for id_, _ in best])
         similarity = near.cosines
         return [
-            _hit(rows[id_], score, by_words.get(id_), by_meaning.get(id_), similarity.get(id_))
-            for id_, score in best
-            if id_ in rows  # not deleted meanwhile
+            _hit(rows[id_], score, by_words.get(id_), by_meaning.get(id_), similarity.get(id_)) for id_, score in best
         ]
 
     def nearest(self, text: str, chosen: SearchFilter = EVERYTHING, limit: int = 10) -> list[Hit]:
         """By meaning only, nearest first; embeds what is asked, not what is stored."""
-        with self._database.begin() as connection:
-            near = self._nearest(text, conditions_of(connection, chosen), limit)
-            rows = _rows(connection, near.ids)
-        ranked = [(rank, id_) for rank, id_ in enumerate(near.ids, 1) if id_ in rows]
-        return [_hit(rows[id_], 1.0 / rank, None, rank, near.cosines[id_]) for rank, id_ in ranked]
-
-    def _nearest(self, text: str, where: Where, limit: int) -> _Near:
-        """The texts whose meaning is nearest; none for a text that says nothing to the embedder."""
         vector = self._embedder.embed([embedded_text(text)])[0]
-        if not vector.any():
-            return _NOTHING
         with self._database.begin() as connection:
-            return _nearest(connection, vector, self._vectors, where, limit)
+            where = conditions_of(connection, chosen)
+            near = _nearest(connection, vector, self._vectors, where) if vector.any() else _NOTHING
+            ids = near.ids[:limit]
+            rows = _rows(connection, ids)
+        return [_hit(rows[id_], 1.0 / rank, None, rank, near.cosines[id_]) for rank, id_ in enumerate(ids, 1)]
 
     def embed(self, limit: int | None = None, tell: Callable[[int], None] = lambda done: None) -> int:
         """Give at most `limit` texts (None: all) the vector they lack, newest first; returns how many.
@@ -122,18 +115,18 @@ class _Near:
 _NOTHING = _Near(ids=[], cosines={}, vectors=np.zeros((0, DIMENSIONS), np.float32))
 
 
-def _nearest(connection: sa.Connection, vector: NDArray[np.float32], embedder: str, where: Where, limit: int) -> _Near:
+def _nearest(connection: sa.Connection, vector: NDArray[np.float32], embedder: str, where: Where) -> _Near:
     """Few rows that pass the filter are all compared; of many, the index is scanned until enough pass."""
     conditions, given = where
     filtered = where != _EVERYTHING
-    values = {**given, "vector": _text(vector), "embedder": embedder, "limit": limit}
+    values = {**given, "vector": _text(vector), "embedder": embedder, "limit": _BY_MEANING}
     every = _NEAREST_OF_ALL.format(conditions=conditions)
     with driver(connection).cursor(binary=True) as cursor:
         if filtered and _about(cursor, conditions, values) <= _FEW_ROWS:
             return _near(cursor.execute(every, values, prepare=False).fetchall())
         cursor.execute(_SCAN)
         found = cursor.execute(_NEAREST.format(conditions=conditions), values, prepare=False).fetchall()
-        if filtered and len(found) < limit:  # fewer pass than the statistics say: the scan gave up
+        if filtered and len(found) < _BY_MEANING:  # fewer pass than the statistics say: the scan gave up
             found = cursor.execute(every, values, prepare=False).fetchall()
     return _near(found)
 

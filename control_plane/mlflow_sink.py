@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from context_store import Store
 from context_store.records import Checkpoint, Run, Segment
+from context_store.redaction import redact
 from contracts.enums import RunState
 from contracts.errors import EnvironmentFault
 from contracts.names import SeriesName
@@ -41,7 +42,10 @@ class Mirrored:
 
 
 class MlflowSink:
-    """Idempotent: how far a run was copied stands in its tags there. One process at a time copies a run."""
+    """Idempotent: how far a run was copied stands in its tags there. One process at a time copies a run.
+
+    The login is MLflow's own: MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN, or ~/.mlflow/credentials.
+    """
 
     def __init__(self, store: Store, uri: str) -> None:
         self._store = store
@@ -180,7 +184,9 @@ def _explained(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, RequestException) as error:
+        where = redact(uri)
         raise EnvironmentFault(
-            f"MLflow at {uri}: {str(error).splitlines()[0][:300]}",
-            remedy="start it, or correct LATHE_MLFLOW_URI; nothing is lost, the copy goes on where it stopped",
+            f"MLflow at {where}: {str(error).replace(uri, where).splitlines()[0][:300]}",
+            remedy="start it, or correct LATHE_MLFLOW_URI or its login (MLFLOW_TRACKING_USERNAME and _PASSWORD, or "
+            "_TOKEN); nothing is lost, the copy goes on where it stopped",
         ) from error

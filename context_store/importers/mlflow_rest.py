@@ -1,10 +1,16 @@
-"""An MLflow server, read through its REST API (2.0): http://host:port, or .../#/experiments/ID for one experiment."""
+"""An MLflow server, read through its REST API (2.0): http://host:port, or .../#/experiments/ID for one experiment.
+
+Its login is that of MLflow itself: MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN, or ~/.mlflow/credentials, also
+MLFLOW_TRACKING_INSECURE_TLS and _SERVER_CERT_PATH; or name and password in the address.
+"""
 
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -15,6 +21,8 @@ from context_store.importers.tracked_runs import Metric, items_of
 from contracts.errors import EnvironmentFault, UserInputError
 
 _EXPERIMENT = re.compile(r"[/#]experiments/(\d+)")
+_OWN_LOGIN = re.compile(r"^(?P<scheme>https?://)(?P<name>[^/@:]+)(?::(?P<password>[^/@]*))?@(?P<rest>.*)$")
+LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, as for MLflow itself"
 _PAGE = 1000
 _HISTORY_PAGE = 25_000
 _TIMEOUT_S = 60.0
@@ -25,13 +33,15 @@ def find(tree: Tree) -> list[Source]:
 
 
 def read(source: Source) -> Items:
-    """Raises EnvironmentFault when the server does not answer, UserInputError when it is no MLflow server."""
+    """Raises EnvironmentFault when the server does not answer, UserInputError when it is no MLflow server or wants
+    another login."""
     import httpx
 
-    base = source.uri.partition("#")[0].rstrip("/")
+    base, own_login = _split(source.uri.partition("#")[0].rstrip("/"))
     wanted = _EXPERIMENT.search(source.uri)
     try:
-        with httpx.Client(base_url=f"{base}/api/2.0/mlflow", timeout=_TIMEOUT_S) as client:
+        login = _login(base, own_login)
+        with httpx.Client(base_url=f"{base}/api/2.0/mlflow", timeout=_TIMEOUT_S, **login) as client:
             experiments = {
                 e["experiment_id"]: e["name"] for e in _pages(client, "experiments/search", "experiments", {})
             }
@@ -45,10 +55,34 @@ def read(source: Source) -> Items:
             f"{base} does not answer: {error}", remedy="check the address, and that the MLflow server runs"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError) as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403):
+            raise UserInputError(f"{base} wants another login ({error.response.status_code})", remedy=LOGIN) from error
         raise UserInputError(
             f"{base} does not answer as an MLflow server does: {type(error).__name__}: {error}"[:300],
-            remedy="give the address of an MLflow server, http://HOST:PORT, that needs no login",
+            remedy="give the address of an MLflow server, http://HOST:PORT",
         ) from error
+
+
+def _split(base: str) -> tuple[str, tuple[str, str] | None]:
+    """The address without a login, which nothing that is stored or said may hold; and that login."""
+    found = _OWN_LOGIN.match(base)
+    if found is None:
+        return base, None
+    return f"{found['scheme']}{found['rest']}", (unquote(found["name"]), unquote(found["password"] or ""))
+
+
+def _login(base: str, own: tuple[str, str] | None) -> dict[str, Any]:
+    """Arguments for httpx."""
+    from mlflow.utils.credentials import get_default_host_creds
+
+    known = get_default_host_creds(base)
+    verify: Any = not known.ignore_tls_verification
+    if known.server_cert_path:
+        verify = ssl.create_default_context(cafile=known.server_cert_path)
+    named = own or ((known.username, known.password or "") if known.username else None)
+    if named:
+        return {"verify": verify, "auth": named}
+    return {"verify": verify, "headers": {"Authorization": f"Bearer {known.token}"} if known.token else {}}
 
 
 def _pages(client: Any, path: str, name: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
