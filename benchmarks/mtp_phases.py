@@ -48,7 +48,7 @@ from trainer.training import Training, TrainingState
 
 Weights = Mapping[str, Tensor]
 _TEACHERS = ("labels", "main_head")
-_PROMPTS, _PROMPT, _NEW = 12, 48, 64  # prompts, bytes of each, bytes generated behind it
+_PROMPTS, _PROMPT, _NEW = 8, 48, 48  # prompts, bytes of each, bytes generated behind it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         first, second = ([each[part][name]["accepted"] for each in found] for name in names)
         differences = [b - a for a, b in zip(first, second, strict=True)]
         table[f"{part}.accepted_{names[1]}_minus_{names[0]}"] = {
-            "mean": float(np.mean(differences)), "interval_95": interval(differences)
+            "mean": float(np.mean(differences)), "interval_95": interval(differences) if len(found) > 1 else None
         }  # fmt: skip
     table["all_equal"] = all(each[part][name]["is_equal"] for each in found for part in each for name in each[part])
     return table
@@ -176,7 +176,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the JSON object only")
-    parser.add_argument("--steps", type=int, default=300, help="of the main phase")
+    parser.add_argument("--steps", type=int, default=200, help="of the main phase")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     make_deterministic(1)

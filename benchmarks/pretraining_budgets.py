@@ -43,8 +43,8 @@ from trainer.tiny_sft import Budget, answer_loss, answered, tuned_from
 from trainer.training import Training, TrainingState
 
 MULTIPLES = (1, 4, 16)
-_SFT = Budget(steps=60, batch_size=4, seq_len=128, lr_scale=0.5)
-_REINFORCED = replace(_SFT, steps=30, lr_scale=0.2)
+_SFT = Budget(steps=100, batch_size=4, seq_len=128, lr_scale=1.0)
+_REINFORCED = replace(_SFT, steps=40, lr_scale=0.3)
 _TRIES = 4
 PAIRS = (("pretraining_loss", "sft_loss"), ("sft_loss", "sft_reward"), ("sft_loss", "reinforced_reward"))
 

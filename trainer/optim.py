@@ -21,6 +21,7 @@ from trainer.precision import DTYPES
 from trainer.ranks.alone import Ranks
 
 _MAX_ELEMENTS = 2**17  # of a bucket: weights, gradient and state of one update stay in a core's cache
+_WORTH_A_CALL = 2**14  # elements of a tensor from which on it is scaled by itself
 STATE_NAMES = {"adamw": ("first", "second"), "muon": ("momentum",)}
 
 
@@ -139,8 +140,7 @@ class Optimizer:
                 squared.setdefault(bucket.group, []).append(torch.zeros(()))
                 start = end
                 continue
-            grad = _flat(grads[start:end])
-            grad = grad if scale == 1.0 else grad * scale
+            grad = _scaled(grads[start:end], scale)
             start = end
             lr = bucket.settings.lr * multiplier
             norm = bucket.update(grad, lr, self._muon, self._ranks, measure=measure)
@@ -235,6 +235,19 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
     """One vector, which a single tensor may share memory with."""
     flats = [tensor.reshape(-1) for tensor in tensors]
     return flats[0] if len(flats) == 1 else torch.cat(flats)
+
+
+def _scaled(tensors: Sequence[Tensor], scale: float) -> Tensor:
+    """One vector of the tensors times `scale`; they themselves stay. Large ones are read once for both."""
+    if scale == 1.0:
+        return _flat(tensors)
+    sizes = [tensor.numel() for tensor in tensors]
+    if sum(sizes) < _WORTH_A_CALL * len(sizes):
+        return _flat(tensors) * scale
+    flat = tensors[0].new_empty(sum(sizes))
+    for part, tensor in zip(torch.split(flat, sizes), tensors, strict=True):
+        torch.mul(tensor, scale, out=part.view(tensor.shape))
+    return flat
 
 
 def _matrix(name: str, shape: tuple[int, ...], head_rows: int | None) -> tuple[int, ...]:

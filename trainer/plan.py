@@ -77,9 +77,10 @@ def _repeat_lines(recipe: Recipe) -> Iterator[str]:
 
 def _shares(config: TrainConfig) -> dict[str, float]:
     """Of the first step of a stage."""
+    if config.data.documents == "answers":
+        return {"answers": 1.0}
     weights = config.data.mixture.weights()
-    names = config.data.source_names() if config.data.documents == "answers" else config.data.mixture.sources()
-    return {name: weight / sum(weights) for name, weight in zip(names, weights, strict=False)}
+    return {name: weight / sum(weights) for name, weight in zip(config.data.source_names(), weights, strict=True)}
 
 
 def _memory(recipe: Recipe, config: TrainConfig) -> str:

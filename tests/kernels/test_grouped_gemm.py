@@ -162,6 +162,18 @@ def test_expert_mlp_and_its_gradients(routing: str, dtype: torch.dtype, backend:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("routing", ["spread", "one expert gets nearly all", "dropped pairs", "equal loads"])
+def test_expert_mlp_with_transposed_weights(routing: str, dtype: torch.dtype, backend: str, device: str) -> None:
+    """As with weights in order."""
+    tensors, permutation, dy = mlp_inputs(ROUTINGS[routing](), 8, dtype)
+    expected = mlp_gradients([t.double() for t in tensors], permutation, dy.double(), "reference", "cpu")
+    tensors[2] = tensors[2].mT.contiguous().mT
+    actual = mlp_gradients(tensors, permutation, dy, backend, device)
+    for got, want in zip(actual, expected, strict=True):
+        close(got, want.to(got.dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_gate_of_a_dropped_pair_does_not_matter(dtype: torch.dtype, backend: str, device: str) -> None:
     experts = ROUTINGS["dropped pairs"]()
     tensors, permutation, dy = mlp_inputs(experts, 8, dtype)

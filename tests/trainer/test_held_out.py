@@ -49,7 +49,9 @@ def test_phases_lower_the_loss_on_a_held_out_codebase(tmp_path: Path) -> None:
     main, long, sft = phases.plan()
     assert long.config.data.seq_len == 8 * main.config.data.seq_len
     assert (long.resets_optimizer, sft.resets_optimizer) == (False, True)
-    assert sum("coding tasks" in line for line in plan_lines(phases)) == 1
+    lines = [*plan_lines(phases)]
+    assert sum("coding tasks" in line for line in lines) == 1
+    assert "  mixture: answers 100%" in lines
 
 
 def test_held_out_loss_is_a_mean_over_tokens() -> None:

@@ -177,6 +177,25 @@ def test_zero_gradient_moves_nothing() -> None:
         assert moved["experts"] == 0.0
 
 
+@pytest.mark.parametrize("shape", [(3, 5, 4), (4, 160, 80)])
+def test_clipped_gradients_may_lie_in_memory_as_they_like(shape: tuple[int, ...]) -> None:
+    """Small and large, in order, transposed and cut out of others: as scaled beforehand, and they stay as they are."""
+    values = {name: random(*shape, seed=seed) for seed, name in enumerate(("a", "b"))}
+    whole = random(shape[0], shape[2], 2 * shape[1], seed=7).mT
+    grads = [whole[:, : shape[1]], random(*shape, seed=8)]
+    before = [grad.clone() for grad in grads]
+    one, two = (
+        Optimizer(
+            {n: v.clone() for n, v in values.items()}, dict.fromkeys(values, "experts"), table(), MuonConfig(), {}
+        )
+        for _ in range(2)
+    )
+    one.step(grads, 0.37, 1.0)
+    two.step([(grad * 0.37).contiguous() for grad in grads], 1.0, 1.0)
+    assert all(torch.equal(one.weights[name], two.weights[name]) for name in values)
+    assert all(torch.equal(grad, kept) for grad, kept in zip(grads, before, strict=True))
+
+
 def test_state_survives_and_starts_anew_when_the_optimizer_changes() -> None:
     """A parameter that moves to another optimizer does not inherit a state that means something else."""
     values = {"a": random(4, 4, seed=1), "b": random(4, 4, seed=2)}

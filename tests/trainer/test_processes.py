@@ -29,9 +29,11 @@ COMMON: Overrides = {
 LAYOUTS: dict[str, Overrides] = {
     "two context-parallel ranks, packed rows, accumulation": {
         "parallel.dp_size": 1, "parallel.cp_size": 2, "parallel.accumulation": 2, "data.documents": "packed",
+        "data.balance_window": 2,
     },
-    "experts on two ranks, tied embeddings": {
+    "experts on two ranks, tied embeddings, blocks computed again": {
         "parallel.dp_size": 2, "parallel.ep_size": 2, "model.tie_embeddings": True, "muon.split_heads": True,
+        "numerics.activation_checkpointing": True,
     },
     "two data-parallel ranks, each in the other's place": {
         "parallel.dp_size": 2, "parallel.places": "1,0", "diagnostics.ranks_every": 2,
