@@ -9,8 +9,10 @@ import pytest
 from benchmarks.trainrca.answers import NAMED, Answer, Change, Facts
 from benchmarks.trainrca.form import Shelf, Truth
 from benchmarks.trainrca.grading import Graded, grade, rate, with_memory
+from benchmarks.trainrca.methods import METHODS
 from benchmarks.trainrca.methods.by_rule import by_rule
 from benchmarks.trainrca.recording import pack, unpack
+from benchmarks.trainrca.running import Answers, Options, figures
 from contracts.backend import Launch, Outcome
 from contracts.errors import UserInputError
 from contracts.events import CheckpointSaved, Finished, Metrics, SegmentStarted, encode, read_events, segment_folder
@@ -89,6 +91,29 @@ def test_methods_that_run_nothing() -> None:
     assert {each.verdict for name, each in found.items() if name != "tree"} == {NAMED}
     silent = by_rule(Facts(case_id="h", trainer="command"), library, truth(id="h"))
     assert {each.verdict for each in silent.values()} == {"nothing_found"}
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    answers = Answers(Options(work=tmp_path))
+    truths = {
+        "c-1": truth(),
+        "c-2": truth(id="c-2", kind="healthy", family="healthy", answer="nothing", targets=()),
+        "c-3": truth(id="c-3", kind="stranger", late=True),
+    }
+    silent = answer("nothing_found", (), found_at=None)
+    for case_id, said in (("c-1", answer()), ("c-2", silent), ("c-3", answer("cannot_tell", ()))):
+        answers.put(case_id, "facts", Facts(case_id=case_id, trainer="command"))
+        answers.put(case_id, "lathe", said)
+        answers.put(case_id, "bisect", silent)
+    told = figures(truths, answers)
+    assert next(iter(told)) == "late_kinds"
+    assert told["late_kinds"]["proven_right"]["of"] == "0/1"
+    assert told["lathe"]["proven_right"]["of"] == "1/1"
+    assert set(METHODS) < set(told)
+    assert told["worst_kind"][0] == "stranger"
+    assert told["traincheck"].startswith("not run")
+    assert Answers(Options(work=tmp_path)).get("c-1", "lathe") is not None  # an interrupted evaluation goes on
+    assert Answers(Options(work=tmp_path, cached=True)).get("c-1", "lathe") is None  # and this one decides again
 
 
 def launch_in(folder: Path, run_id: str) -> Launch:
