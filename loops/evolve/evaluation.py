@@ -26,7 +26,12 @@ _SITE = "/inputs/site"
 _SCAFFOLD = "/inputs/scaffold"
 _SCRATCH = "/tmp:/dev/shm"  # noqa: S108  # of the sandbox, emptied between episodes
 BATCH = 24  # episodes a command
-_WALL_S = 45.0  # an episode's share of the deadline
+_WALL_S = 15.0  # an episode's share of the deadline
+
+
+def deadline_s(num_episodes: int) -> float:
+    """Wall seconds a batch may take; a scaffold that stops the supervisor holds the run up for no longer."""
+    return 45.0 + _WALL_S * num_episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,26 +93,41 @@ class Evaluator:
 
     def grade(self, submissions: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[float, str]]:
         """(score, reason) for each (task, files)."""
-        items = [
+        items: list[dict[str, Any]] = [
             {"id": str(number), "grader": self.suite.tasks[task].grader, "files": files}
             for number, (task, files) in enumerate(submissions)
         ]
-        found = self._answers("grade", [], items, ())
         none: dict[str, Any] = {"score": 0.0, "why": "it could not be graded"}
+        found = self._all_answers("grade", [], items, ())
         rows = [found.get(item["id"], none) for item in items]
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
     def _batch(self, scaffold: Path, jobs: Sequence[Job], traced: bool) -> list[Outcome]:
-        specs = [
+        specs: list[dict[str, Any]] = [
             {"id": str(number), "task": self.suite.tasks[job.task].shown, "seed": job.seed}
             for number, job in enumerate(jobs)
         ]
         words = [_SCAFFOLD, _SCRATCH, "trace" if traced else "no-trace", *self.argv]
-        found = self._answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
+        found = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
         silent: dict[str, Any] = {"files": {}, "ended": "lost", "spent": {}, "canaries": [], "trace": []}
         rows = [found.get(spec["id"], silent) for spec in specs]
         grades = self.grade([(job.task, row["files"]) for job, row in zip(jobs, rows, strict=True)])
         return [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+
+    def _all_answers(
+        self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
+    ) -> dict[str, dict[str, Any]]:
+        """What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
+        first one that is missing twice has ended its batch, and those behind it go on without it."""
+        found: dict[str, dict[str, Any]] = {}
+        left, suspect = items, ""
+        while left:
+            found |= self._answers(module, words, left, mounts)
+            left = [item for item in left if item["id"] not in found]
+            if left and left[0]["id"] == suspect:
+                left = left[1:]
+            suspect = left[0]["id"] if left else ""
+        return found
 
     def _answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
@@ -116,7 +136,7 @@ class Evaluator:
         code = (
             f"import sys; sys.path[:0] = [{_ROOT!r}, {_SITE!r}]; from loops.evolve.inside.{module} import main; main()"
         )
-        limits = Limits(**{**vars(self.limits), "wall_s": 60.0 + _WALL_S * len(items)})
+        limits = Limits(**{**vars(self.limits), "wall_s": deadline_s(len(items))})
         command = Command(
             argv=(self._interpreter, "-I", "-S", "-B", "-c", code, *words),
             stdin="".join(json.dumps(item) + "\n" for item in items).encode(),

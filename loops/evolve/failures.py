@@ -57,11 +57,11 @@ def _repeats(outcome: Outcome) -> bool:
 
 
 def _reads(outcome: Outcome) -> bool:
-    return sum(action.get("tool") == "read_file" for action in _actions(outcome)) >= _READS
+    return [action.get("tool") for action in _actions(outcome)].count("read_file") >= _READS
 
 
 def _says(*words: str) -> Callable[[Outcome], bool]:
-    return lambda outcome: any(word in entry.get("text", "") for entry in outcome.trace for word in words)
+    return lambda outcome: any(word in str(entry.get("text", "")) for entry in outcome.trace for word in words)
 
 
 def _unread(outcome: Outcome) -> bool:

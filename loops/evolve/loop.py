@@ -153,7 +153,7 @@ class EvolveLoop:
         """Whether the scaffold is in use now."""
         history = self._history(case_id)
         if applied.effect is None or applied.effect.state is not EffectState.DONE:
-            why = applied.proposal.reason if applied.effect is None else applied.effect.message
+            why = applied.proposal.comment if applied.effect is None else applied.effect.message
             self._store.negatives.add(self._nothing(case_id, f"the promotion was declined: {why}"))
             return Verified(sentence=f"the scaffold stays as it was: {why or 'the promotion was not carried out'}")
         self._store.knowledge.put_report(case_id, markdown(history))

@@ -72,7 +72,7 @@ class Evolution:
             if history.fix_score(commit) is None:
                 self._findings(commit)
                 return True
-        if self._gain(proposal) < self._plan.screen:
+        if self._gain(proposal) < self._plan.screen - 1e-9:
             self._decide(number, proposal, f"screened out: {self._gain(proposal):+.3f} on the fix tasks")
         elif history.reading(number).standing is Standing.GOES_ON:
             self._test(number, proposal)

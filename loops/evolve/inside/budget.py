@@ -13,9 +13,9 @@ BRAIN = "scripted-1"  # the model id; another one is another experiment
 class Spending:
     """Counted by the supervisor, which the scaffold cannot reach. `wall_s` only bounds faults."""
 
-    asks: int = 26
-    tool_calls: int = 120
-    chars: int = 70_000  # of views, all together: the price of tokens
+    asks: int = 8
+    tool_calls: int = 80
+    chars: int = 24_000  # of views, all together: the price of tokens
     wall_s: float = 90.0
 
     def may_ask(self) -> bool:

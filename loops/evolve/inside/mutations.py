@@ -26,6 +26,8 @@ _OPERATOR = re.compile(r"(?<![<>=!+\-*/%])(<=|>=|==|!=|\+=|-=|//|<|>|\+|-|\*|/|%
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _ARGUMENTS = re.compile(r"\(([\w.\[\]]+), ([\w.\[\]]+)\)")
+_SUM = re.compile(r"([\w.]+(?:\([^()]*\))?) \+ ([\w.]+(?:\([^()]*\))?)")
+_ASSIGNMENT = re.compile(r"(?<=\w) = ")
 _BOUND = re.compile(r"(?<=[\w\])])(?=[)\]:])")
 _KEYWORDS = {
     *keyword.kwlist, "len", "range", "sorted", "sum", "min", "max", "abs", "list", "dict", "set", "str", "int",
@@ -69,6 +71,8 @@ def _replacements(line: str) -> list[tuple[float, str]]:
 
 def _shapes(line: str) -> list[tuple[float, str]]:
     found = [(0.6, _put(line, match, f"({match[2]}, {match[1]})")) for match in _ARGUMENTS.finditer(line)]
+    found += [(0.5, _put(line, match, f"{match[2]} + {match[1]}")) for match in _SUM.finditer(line)]
+    found += [(0.4, _put(line, match, " += ")) for match in [_ASSIGNMENT.search(line)] if match and "==" not in line]
     for match in _BOUND.finditer(line):
         found += [(0.5, line[: match.start()] + add + line[match.start() :]) for add in (" + 1", " - 1")]
     if line.startswith("        ") and line.lstrip().startswith(("return", "yield")):
