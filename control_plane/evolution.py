@@ -56,10 +56,33 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     store.knowledge.open_case(case_id, project_id=project.id, loop=loop.NAME, title=f"evolve {folder.name}", at=at)
     store.casework.put(case_id, "asked", "0", body, at)
     store.budgets.open_share(case_id, asked.amount, store.budgets.of_project(project.id))
-    if new.fork is not None:
-        _copy(store, new.fork, case_id, at)
-    store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
+    if not store.casework.list(case_id, "begun"):  # a run that goes on is not told what was tried elsewhere meanwhile
+        _bar_failures(store, case_id, suite.hash, at)
+        if new.fork is not None:
+            _copy(store, new.fork, case_id, at)
+        store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
+        store.casework.put(case_id, "begun", "0", {}, at)
     return case_id
+
+
+def _bar_failures(store: Store, case_id: str, suite_hash: str, at: float) -> None:
+    """What earlier runs on the same tasks tried on a scaffold and did not keep is not tried again on it.
+
+    Placebos and controls have no parts and bar nothing. What failed on another scaffold may be tried: that is the new
+    reason.
+    """
+    of_suite = {
+        work.case_id
+        for work in store.casework.of_loop(loop.NAME, "asked")
+        if work.body["suite_hash"] == suite_hash and work.case_id != case_id
+    }
+    failed = {
+        (work.case_id, work.key) for work in store.casework.of_loop(loop.NAME, "decision") if not work.body["kept"]
+    }
+    for work in store.casework.of_loop(loop.NAME, "proposal"):
+        if work.case_id in of_suite and (work.case_id, work.key) in failed and work.body.get("parts"):
+            body = {"parts": work.body["parts"], "base_tree": work.body["base_tree"]}
+            store.casework.put(case_id, "barred", f"{work.case_id}:{work.key}", body, at)
 
 
 def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
