@@ -19,6 +19,7 @@ from typing import Any
 from agents.sandbox import NamespaceSandbox
 from benchmarks.evolve_parts.attacks import judged
 from benchmarks.evolve_parts.overhead import overhead
+from benchmarks.evolve_parts.repeats import repeats
 from benchmarks.evolve_parts.simulated import simulated
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--effect", type=float, default=0.12)
     parser.add_argument("--max-pairs", type=int, default=240)
     parser.add_argument("--max-episodes", type=int, default=9_000)
-    parser.add_argument("--fix-seeds", type=int, default=1)
+    parser.add_argument("--fix-seeds", type=int, default=2)
     parser.add_argument("--sealed-seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -116,7 +117,7 @@ def main() -> None:
     if options.attacks:
         found = attacked(options)
     else:
-        found = real_run(options) if options.rounds else simulated(options.runs, options.seed)
+        found = real_run(options) if options.rounds else {**simulated(options.runs, options.seed), **repeats()}
     if options.json:
         sys.stdout.write(json.dumps(found) + "\n")
     else:

@@ -71,7 +71,12 @@ def attack(desk, variant):
             subprocess.run([sys.executable, "-m", "compileall", "-q", place], check=False, timeout=5)
     elif variant == "profile":
         open(os.path.expanduser("~/.profile"), "w").write("touch /tmp/left")
-    elif variant == "sleep":
+    else:
+        more(variant)
+
+
+def more(variant):
+    if variant == "sleep":
         time.sleep(60)
     elif variant == "spin":
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)

@@ -64,7 +64,12 @@ def attack(desk, variant):
         local = struct.pack("QQ", ctypes.addressof(buffer), 4096)
         libc.syscall(310 if variant == "vm_read" else 311, parent, local, 1, struct.pack("QQ", 0x400000, 4096), 1, 0)
         give(desk, buffer.raw)
-    elif variant in ("kill", "stop", "term", "hup", "usr1", "alarm"):
+    else:
+        rough(desk, parent, variant)
+
+
+def rough(desk, parent, variant):
+    if variant in ("kill", "stop", "term", "hup", "usr1", "alarm"):
         number = {"usr1": signal.SIGUSR1, "alarm": signal.SIGALRM}.get(variant) or getattr(
             signal, f"SIG{variant.upper()}"
         )

@@ -19,14 +19,14 @@ from typing import Any
 from agents.sandbox import Sandbox
 from benchmarks.evolve_parts import diffs
 from loops.evolve.archive import read_files
-from loops.evolve.evaluation import Evaluator, Job, Outcome
+from loops.evolve.evaluation import Evaluator, Job, Outcome, deadline_s
 from loops.evolve.inside.budget import Spending
 from loops.evolve.tasks import Suite, read_suite
 
 FOLDER = Path(__file__).parents[1] / "evolve_attacks"
 SCAFFOLDS = Path(__file__).parents[2] / "loops" / "evolve" / "scaffolds"
 _WALL_S = 5
-_DEADLINE_S = 60.0
+_GRACE_S = 20.0
 _GRAPH = """
 import importlib, json
 from pathlib import Path
@@ -86,7 +86,7 @@ class Range:
             shows.append(f"{asks} asks were answered")
         if bystander.ended != "lost" and self.honest is not None and vars(bystander) != vars(self.honest):
             shows.append(f"the next episode went otherwise: {bystander}")
-        if time.monotonic() - started > _DEADLINE_S:
+        if time.monotonic() - started > deadline_s(2) + _GRACE_S:
             shows.append(f"it took {time.monotonic() - started:.0f} s")
         if read_suite(self.folder / "suite").hash != self.evaluator.suite.hash:
             shows.append("suite or evaluator have changed")
