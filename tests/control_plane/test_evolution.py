@@ -83,6 +83,12 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
 
     fork = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, seed=9), fork=(case_id, 1)), time.time())
     assert fork != case_id
+    failed = [
+        body for body in found["decisions"] if not body["kept"] and found["proposals"][str(body["round"])]["moves"]
+    ]
+    barred = lathe.store.casework.list(fork, "barred")  # what the other run has tried in vain
+    assert len(barred) <= len(failed)
+    assert all(each.body["parts"] for each in barred)
     assert history_of(lathe.store, fork).decisions == history_of(lathe.store, case_id).decisions[:1]
     with pytest.raises(UserInputError, match="no round 7"):
         begin(lathe, NewRun(scaffold="plain", asked=_asked(suite), fork=(case_id, 7)), time.time())
