@@ -19,6 +19,7 @@ from typing import Any
 from agents.sandbox import NamespaceSandbox
 from benchmarks.evolve_parts.attacks import judged
 from benchmarks.evolve_parts.overhead import overhead
+from benchmarks.evolve_parts.repeats import repeats
 from benchmarks.evolve_parts.simulated import simulated
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
@@ -116,7 +117,7 @@ def main() -> None:
     if options.attacks:
         found = attacked(options)
     else:
-        found = real_run(options) if options.rounds else simulated(options.runs, options.seed)
+        found = real_run(options) if options.rounds else {**simulated(options.runs, options.seed), **repeats()}
     if options.json:
         sys.stdout.write(json.dumps(found) + "\n")
     else:

@@ -35,7 +35,7 @@ def plain(suite: Suite, jobs: list[Job]) -> list[dict[str, Any]]:
 
 def _said(words: list[str], items: list[dict[str, Any]], folder: str) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", *words], input="".join(json.dumps(item) + "\n" for item in items),
+        [sys.executable, "-I", "-S", "-B", "-c", *words], input="".join(json.dumps(item) + "\n" for item in items),
         capture_output=True, text=True, cwd=folder, check=True,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]

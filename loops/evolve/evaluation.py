@@ -97,8 +97,8 @@ class Evaluator:
             {"id": str(number), "grader": self.suite.tasks[task].grader, "files": files}
             for number, (task, files) in enumerate(submissions)
         ]
-        found = self._answers("grade", [], items, ())
         none: dict[str, Any] = {"score": 0.0, "why": "it could not be graded"}
+        found = self._all_answers("grade", [], items, ())
         rows = [found.get(item["id"], none) for item in items]
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
@@ -108,11 +108,26 @@ class Evaluator:
             for number, job in enumerate(jobs)
         ]
         words = [_SCAFFOLD, _SCRATCH, "trace" if traced else "no-trace", *self.argv]
-        found = self._answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
+        found = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
         silent: dict[str, Any] = {"files": {}, "ended": "lost", "spent": {}, "canaries": [], "trace": []}
         rows = [found.get(spec["id"], silent) for spec in specs]
         grades = self.grade([(job.task, row["files"]) for job, row in zip(jobs, rows, strict=True)])
         return [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+
+    def _all_answers(
+        self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
+    ) -> dict[str, dict[str, Any]]:
+        """What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
+        first one that is missing twice has ended its batch, and those behind it go on without it."""
+        found: dict[str, dict[str, Any]] = {}
+        left, suspect = items, ""
+        while left:
+            found |= self._answers(module, words, left, mounts)
+            left = [item for item in left if item["id"] not in found]
+            if left and left[0]["id"] == suspect:
+                left = left[1:]
+            suspect = left[0]["id"] if left else ""
+        return found
 
     def _answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]

@@ -26,6 +26,7 @@ from typing import Any
 from loops.evolve.inside import brain
 from loops.evolve.inside.budget import CONTEXT_CHARS, TEMPERATURES, Spending
 from loops.evolve.inside.desk import Desk, Over
+from loops.evolve.inside.quiet import leave_alone
 from loops.evolve.inside.tools import Tools
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
@@ -224,6 +225,7 @@ def become_scaffold(connection: socket.socket, ours: socket.socket, task: str, a
     """
     try:
         ours.close()
+        leave_alone([os.getppid()])
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
         nowhere = os.open(os.devnull, os.O_RDWR)
         streams = (connection.fileno(), connection.fileno(), nowhere) if argv else (nowhere,) * 3

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loops.evolve.inside.calls import evaluate, in_child
+from loops.evolve.inside.quiet import leave_alone
 
 _MAX_TEXT = 6000
 NAMES = ("list_files", "read_file", "run_tests", "edit", "undo", "localise", "shell", "fit", "submit")
@@ -109,9 +110,11 @@ class Tools:
         return f"RAN exit={done.returncode} {command}\n{done.stdout[-3000:]}{done.stderr[-500:]}"
 
     def _run(self, command: str) -> subprocess.CompletedProcess[str]:
-        process = subprocess.Popen(
+        watcher = os.getpid()
+        process = subprocess.Popen(  # this process has one thread
             ["/bin/sh", "-c", command], cwd=self._folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+            preexec_fn=lambda: leave_alone([watcher]),
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
         try:

@@ -218,3 +218,37 @@ def test_the_archive_prefers_a_parent_whose_offspring_do_well() -> None:
     assert picks.count("child") > picks.count("good") > picks.count("bad")
     assert choose(Search.GREEDY, nodes, "bad", random.Random(0)) == "bad"
     assert choose(Search.BEST_OF_N, nodes, "bad", random.Random(0)) == "root"
+
+
+@pytest.mark.parametrize("search", list(Search))
+def test_each_search_chooses_its_own_parents(place: Path, quick: Evaluator, search: Search) -> None:
+    plan = _plan(quick, rule=Rule(rounds=8, effect=0.4, max_pairs=8), search=search)
+    run = _evolution(place / str(search), plan, Lucky(quick))  # type: ignore[arg-type]
+    while run.step():
+        pass
+    parents = {body["parent"] for _, body in run.history.journal.list("proposal")}
+    assert (len(parents) > 1) == (search is Search.ARCHIVE)
+
+
+def test_a_frozen_proposer_looks_at_the_first_scaffold_only(place: Path, quick: Evaluator) -> None:
+    """Shows RM2-7.28: in the other arm a round proposes by the failures and settings of what was kept before."""
+    more = Move(kind="set", what="retries", after="3")
+    drafts = (
+        (Move(kind="add mechanism", what="retry", after=""), more),
+        (Move(kind="add tool", what="localise", after=""),),
+    )
+    found = {}
+    for frozen in (False, True):
+        rule = Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5)
+        plan = _plan(quick, rule=rule, block=16, fix_seeds=2, screen=0.05, frozen_proposer=frozen)
+        run = _evolution(place / f"frozen-{frozen}", plan, quick, Scripted(*drafts))
+        while run.step():
+            pass
+        proposal = run.history.journal.get("proposal", "2")
+        assert proposal is not None
+        assert proposal["parent"] == run.history.decisions[0]["candidate"]
+        found[frozen] = (proposal["settings_of"], run.history.root, [each["cause"] for each in proposal["critique"]])
+    assert found[True][0] == found[True][1]
+    assert found[False][0] != found[False][1]
+    assert "temporary" in found[True][2]
+    assert "temporary" not in found[False][2]  # it was mended

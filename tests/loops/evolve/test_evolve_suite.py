@@ -33,7 +33,7 @@ def test_our_default_scaffold_is_small_and_better_than_the_plain_one(evaluator: 
     """The same tasks and seeds; every difference is what the scaffolds do."""
     lines = sum(path.read_text().count("\n") for path in (SCAFFOLDS / "default").rglob("*") if path.is_file())
     assert lines < 300
-    jobs = [Job(task=task, seed=seed) for task in evaluator.suite.of(Split.FIX)[:12] for seed in (1, 2)]
+    jobs = [Job(task=task, seed=seed) for task in evaluator.suite.of(Split.FIX)[:12] for seed in (1,)]
     plain, default = (
         sum(outcome.score for outcome in evaluator.run(SCAFFOLDS / name, jobs)) for name in ("plain", "default")
     )

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from benchmarks.evolve_parts import diffs
+from benchmarks.evolve_parts.repeats import repeats
 from contracts.errors import NotPermitted
 from loops.evolve import operators
 from loops.evolve.archive import read_files
@@ -36,20 +37,10 @@ def test_renamed_locals_are_the_same_idea_and_another_function_is_not() -> None:
 
 
 def test_planted_repeats_are_found_and_new_ideas_are_not_refused() -> None:
-    """Each move against every other; planted repeats carry another comment. Goals: 95 % found, 2 % wrongly refused."""
-    options = operators.moves(PLAIN)
-    parts = [parts_of(PLAIN, operators.apply(PLAIN, move)) for move in options]
-    pairs = [(a, b) for a in range(len(parts)) for b in range(a)]
-    wrong = sum(likeness(parts[a], parts[b]) >= SAME for a, b in pairs)
-    repeats = 0
-    for move, known in zip(options, parts, strict=True):
-        again = {
-            name: text + ("# again\n" if name.endswith(".py") else "")
-            for name, text in operators.apply(PLAIN, move).items()
-        }
-        repeats += likeness(parts_of(PLAIN, again), known) >= SAME
-    assert repeats >= 0.95 * len(options)
-    assert wrong <= 0.02 * len(pairs)
+    found = repeats()
+    assert found["planted_repeats"] > 100
+    assert found["planted_repeats_refused"] >= 0.95
+    assert found["new_ideas_wrongly_refused"] <= 0.02
 
 
 def test_every_move_can_be_applied_and_stays_within_the_surface() -> None:

@@ -1,0 +1,55 @@
+"""A language model proposes changes of a scaffold, through the door, against a real scripted server."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from doors import NewDoor, openai_model
+from scripted_server import ScriptedServer, Turn
+
+from loops.evolve.archive import read_files
+from loops.evolve.failures import Finding
+from loops.evolve.model_proposer import ModelProposer
+from loops.evolve.operators import CATALOGUE, PROPOSER
+from loops.evolve.proposer import Situation
+
+FILES = read_files(CATALOGUE.parent / "scaffolds" / "plain")
+FINDING = Finding(cause="temporary", sentence="a command was given up", traces=("abc/sh_poll/1",))
+RETRY = "from mechanism import Mechanism as Base\n\n\nclass Mechanism(Base):\n    pass\n"
+ANSWER = {
+    "hypothesis": "retry what fails for the moment",
+    "critique": [
+        {"sentence": "it gave up at once", "traces": ["abc/sh_poll/1"]},
+        {"sentence": "it was careless", "traces": ["abc/other/9"]},
+    ],
+    "files": {"mechanisms/again.py": RETRY},
+}
+
+
+def _situation() -> Situation:
+    return Situation(
+        number=1, files=FILES, findings=(FINDING,), settings=PROPOSER, lessons=("x: tried 1, kept 0",),
+        chance=random.Random(0),
+    )  # fmt: skip
+
+
+def test_what_it_writes_is_a_draft_and_only_cited_criticism_stays(new_door: NewDoor) -> None:
+    with ScriptedServer([Turn(text="Here: " + json.dumps(ANSWER))]) as server:
+        draft = ModelProposer(new_door(openai_model(server))).propose(_situation(), lambda files: True)
+    assert draft is not None
+    assert draft.files["mechanisms/again.py"] == RETRY
+    assert [said.sentence for said in draft.critique] == ["it gave up at once"]
+    assert "abc/sh_poll/1" in draft.prompt
+    assert "tried 1, kept 0" in server.requests[0]["messages"][1]["content"]
+
+
+def test_a_model_that_repeats_a_failure_or_breaks_off_leaves_the_operators(new_door: NewDoor) -> None:
+    def fresh(files: object) -> bool:
+        return "mechanisms/again.py" not in files  # type: ignore[operator]
+
+    for turns in ([Turn(text=json.dumps(ANSWER))] * 2, [Turn(text="I would rather not.")] * 2, [Turn(status=400)]):
+        with ScriptedServer(turns) as server:
+            draft = ModelProposer(new_door(openai_model(server))).propose(_situation(), fresh)
+        assert draft is not None
+        assert draft.prompt == ""
