@@ -44,7 +44,8 @@ class Exam:
 
     @property
     def digest(self) -> str:
-        return content_hash([each.digest for each in (*self.suite, *self.fan, *self.texts)])
+        tasks = [each.digest for each in (*self.suite, *self.fan)]
+        return content_hash([*tasks, *(each.digest for each in self.texts)])
 
 
 def _of_real_text(num_items: int, corpus_bytes: int) -> list[Task]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from context_store import Store
 from contracts.errors import UserInputError
+from contracts.events import Scalar
 from loops.potential.plan import checkpoints
 from trainer.config import TrainConfig
 from trainer.recipe import Recipe
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from loops.evals.checkpoint_model import CheckpointModel
     from trainer.training import TrainingState
 
-_ONE_RANK = {"parallel.processes": False, "parallel.dp_size": 1, "parallel.cp_size": 1, "parallel.ep_size": 1,
-             "parallel.places": "", "parallel.accumulation": 1, "moe.router_jitter": 0.0}  # fmt: skip
+_ONE_RANK: dict[str, Scalar] = {
+    "parallel.processes": False,
+    "parallel.dp_size": 1,
+    "parallel.cp_size": 1,
+    "parallel.ep_size": 1,
+    "parallel.places": "",
+    "parallel.accumulation": 1,
+    "moe.router_jitter": 0.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

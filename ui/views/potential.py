@@ -148,10 +148,10 @@ def _show_raw(client: Client, case_id: str, found: Reading) -> None:
         names |= {f"step {step}, base by {name}": raw for name, raw in best.raw.items()}
     number = st.selectbox("Number", list(names))
     index = client.potential_outputs(case_id, names[number])
-    files = {str(each["task"]): each for each in index.rows}
-    st.html(table(_FILES, [_file(each) for each in files.values()]))
-    task = st.selectbox("Task", list(files))
-    outputs = client.potential_outputs(case_id, str(files[task]["file"]))
+    by_task = {str(each["task"]): each for each in index.rows}
+    st.html(table(_FILES, [_file(each) for each in by_task.values()]))
+    task = st.selectbox("Task", list(by_task))
+    outputs = client.potential_outputs(case_id, str(by_task[task]["file"]))
     st.html(table(_OUTPUTS, [_output(each) for each in outputs.rows[1 : MAX_ROWS + 1]]))
 
 

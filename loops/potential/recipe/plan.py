@@ -68,7 +68,7 @@ class RecipePlan:
         return next(each for each in self.candidates if each.name == name)
 
     def steps(self, rung: int) -> int:
-        return self.first_steps * 2**rung
+        return self.first_steps << rung
 
     def seeds_of(self, rung: int) -> tuple[int, ...]:
         is_last = rung == self.num_rungs - 1
