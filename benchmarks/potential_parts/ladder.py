@@ -106,10 +106,18 @@ def held_out() -> list[Text]:
 
 
 def config_of(recipe: str, size: str, seed: int, corpus: Path) -> TrainConfig:
-    own: dict[str, Scalar]
-    own = {"seed": seed, "steps": STEPS, "data.folder": str(corpus), "data.seq_len": 128, "parallel.dp_size": 1,
-           "data.corpus_bytes": 4 * _SHARE_BYTES, "schedule.kind": "linear", "schedule.decay_steps": STEPS,
-           "diagnostics.norms_every": STEPS, "diagnostics.routing_every": STEPS}  # fmt: skip
+    own: dict[str, Scalar] = {
+        "seed": seed,
+        "steps": STEPS,
+        "data.folder": str(corpus),
+        "data.seq_len": 128,
+        "parallel.dp_size": 1,
+        "data.corpus_bytes": 4 * _SHARE_BYTES,
+        "schedule.kind": "linear",
+        "schedule.decay_steps": STEPS,
+        "diagnostics.norms_every": STEPS,
+        "diagnostics.routing_every": STEPS,
+    }
     return TrainConfig().with_overrides({**own, **SIZES[size], **RECIPES[recipe]})
 
 

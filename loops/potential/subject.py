@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from loops.evals.checkpoint_model import CheckpointModel
     from trainer.training import TrainingState
 
-_ONE_RANK: dict[str, Scalar] = {"parallel.processes": False, "parallel.dp_size": 1, "parallel.cp_size": 1, "parallel.ep_size": 1,
-             "parallel.places": "", "parallel.accumulation": 1, "moe.router_jitter": 0.0}  # fmt: skip
+_ONE_RANK: dict[str, Scalar] = {
+    "parallel.processes": False,
+    "parallel.dp_size": 1,
+    "parallel.cp_size": 1,
+    "parallel.ep_size": 1,
+    "parallel.places": "",
+    "parallel.accumulation": 1,
+    "moe.router_jitter": 0.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +77,7 @@ def subject(store: Store, run_id: str, step: int) -> Subject:
     declared = store.runs.declared(run_id, checkpoint.segment)
     declared |= {key: value for key, value in effective.items() if key.startswith("model.")}  # of the present stage
     known = TrainConfig().flat()
-    own: dict[str, Scalar] = {key: value for key, value in declared.items() if key in known}
+    own = {key: value for key, value in declared.items() if key in known}
     if "model.d_model" not in own:
         raise UserInputError(
             f"run '{run_id}' was not trained by the embedded trainer: its weights cannot be read here",
@@ -86,6 +93,6 @@ def subject(store: Store, run_id: str, step: int) -> Subject:
         step=step,
         sha256=checkpoint.sha256,
         stage=str(effective.get("stage.name", "")),
-        trained_by=Recipe(config=TrainConfig().with_overrides({**own, **_ONE_RANK})),
+        trained_by=Recipe(config=TrainConfig().with_overrides(own | _ONE_RANK)),
         path=Path(checkpoint.path),
     )
