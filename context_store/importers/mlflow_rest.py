@@ -75,7 +75,7 @@ def _login(base: str, own: tuple[str, str] | None) -> dict[str, Any]:
     """Arguments for httpx."""
     from mlflow.utils.credentials import get_default_host_creds
 
-    known = get_default_host_creds(base)
+    known = get_default_host_creds(base)  # type: ignore[no-untyped-call]
     verify: Any = not known.ignore_tls_verification
     if known.server_cert_path:
         verify = ssl.create_default_context(cafile=known.server_cert_path)
