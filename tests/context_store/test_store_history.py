@@ -247,7 +247,8 @@ def test_keys_in_code_are_redacted_but_code_is_not_mistaken_for_addresses(store:
 
 def test_what_changed_before_an_onset_is_found_by_tokens_as_by_step(training: Training) -> None:
     """Shows R801-2.7: tied to step and token count; here the length of a sample changes on the way."""
-    fields: dict[str, Scalar] = {f"group{i % 7}.field{i}": i for i in range(105)} | {"data.seq_len": 100}
+    fields: dict[str, Scalar] = {"data.seq_len": 100}
+    fields |= {f"group{i % 7}.field{i}": i for i in range(105)}
     training.log(started(config=fields), Effective(step=1, values={"data.seq_len": 100}), *reads(1, 10))
     training.log(*steps(1, 10), Effective(step=11, values={"data.seq_len": 200}), *reads(11, 20), *steps(11, 20))
     later = fields | {"group0.field0": -1, "data.seq_len": 200}
