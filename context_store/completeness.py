@@ -44,7 +44,7 @@ class _Kind:
 _OF_RUNS = "SELECT count(*) FROM {table} t JOIN run r ON r.id = t.run_id WHERE {mine}"
 _TRAIN = "the training logs it: clients/lathe_log, or import its log with `lathe ingest`"
 _DATA = "bring a catalogue of pipelines, subsets and documents: `lathe data load FILE`"
-_SCORE = "`lathe evals import LOG --run RUN --step N`"
+_SCORE = "import a log of lm-eval or inspect, saying its run and step"
 _OF_A_MIXTURE = "t.kind = 'data' AND starts_with(coalesce(search_field(t.detail, 'key'), ''), 'data.mixture.')"
 _SCORED_AFTER = "EXISTS (SELECT FROM score s WHERE s.run_id = t.run_id AND s.step >= t.step)"
 _CASE = "`lathe detect RUN` and `lathe diagnose RUN` store it"
