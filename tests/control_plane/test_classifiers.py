@@ -115,8 +115,8 @@ def _api(lathe: Lathe) -> None:
         assert api.post(path, json=body, headers={"Authorization": f"Bearer {viewer}"}).status_code == 403
         assert api.post(path, json=body).json()["mine"] == 1
         assert api.post(path, json=body).status_code == 200
-        assert api.post(path, json={**body, "label": "letter"}).status_code == 422
-        assert api.post(path, json={**body, "label": "song"}).status_code == 422
+        assert api.post(path, json={**body, "label": "letter"}).status_code == 400
+        assert api.post(path, json={**body, "label": "song"}).status_code == 400
         assert api.post(path, json={**body, "item": "nobody"}).status_code == 404
         assert api.get("/api/v1/classifiers/nothing").status_code == 404
 
