@@ -242,9 +242,8 @@ def test_a_frozen_proposer_looks_at_the_first_scaffold_only(place: Path, quick: 
         rule = Rule(rounds=2, effect=0.2, max_pairs=48, run_alpha=0.5)
         plan = _plan(quick, rule=rule, block=16, fix_seeds=2, screen=0.05, frozen_proposer=frozen)
         run = _evolution(place / f"frozen-{frozen}", plan, quick, Scripted(*drafts))
-        while run.step():
+        while (proposal := run.history.journal.get("proposal", "2")) is None and run.step():
             pass
-        proposal = run.history.journal.get("proposal", "2")
         assert proposal is not None
         assert proposal["parent"] == run.history.decisions[0]["candidate"]
         found[frozen] = (proposal["settings_of"], run.history.root, [each["cause"] for each in proposal["critique"]])
