@@ -4,7 +4,9 @@
 
 A brain that is not there prints "not run". Every brain gets the same tools and the same grading as in
 `benchmarks.agents`; a model stands alone here, without the rules that help it out in chat. Of a demo's home, each brain
-also orders the suspects of the case (`culprit_first`: it put the proven one first).
+also orders the suspects of the case (`culprit_first`: it put the proven one first). `benefits` counts what a model did
+with its tools: what it asked twice, and whether it got on after a call that found nothing (agent_parts/benefits.py);
+with `LATHE_THINKING` it compares the modes of keeping thinking.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from agents.llm import ContextPlan, Door, DoorConfig, LocalBudget, Model, Outsid
 from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
 from agents.roles import Hypothesis, order_of
 from agents.roles.opinion import ask
-from agents.tools import READING, Toolbox
+from benchmarks.agent_parts.benefits import Watched
 from benchmarks.agent_parts.worlds import Demo, Incidents, fresh_store
-from benchmarks.agent_parts.written import Over, Written, grade, summary
+from benchmarks.agent_parts.written import Over, World, Written, grade, summary
 from benchmarks.agents import finished_demo, known_questions, rules_of
 from benchmarks.local_brain import CONTEXT_TOKENS, is_installed, local_model
 from context_store import Store
@@ -66,9 +68,11 @@ class Alone:
     def __init__(self, brain: Brain, store: Store) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
 
-        self._chat = ModelChat(brain.door(), Toolbox(store, READING), InMemorySaver())
+        self.tools = Watched(store)
+        self._chat = ModelChat(brain.door(), self.tools, InMemorySaver())
 
     def answer(self, question: str, context: ChatContext) -> Answer:
+        self.tools.begin()
         try:
             return self._chat.answer(question, context)
         except (ModelConfused, ModelRefused, ModelUnavailable, ContextTooLong) as error:
@@ -93,12 +97,13 @@ def measure(brain: Brain, home: Path, questions: Sequence[Written]) -> dict[str,
     from control_plane.wiring import Lathe
 
     asked = {over: [each for each in questions if each.over is over] for over in Over}
-    with fresh_store() as store:
-        rows = list(grade(Incidents(store), brain.answers(store), asked[Over.INCIDENTS]))
-    with Lathe.open(load_settings(home)) as lathe:
-        rows += grade(Demo(lathe.store), brain.answers(lathe.store), asked[Over.DEMO])
+    with fresh_store() as store, Lathe.open(load_settings(home)) as lathe:
+        over: dict[Over, World] = {Over.INCIDENTS: Incidents(store), Over.DEMO: Demo(lathe.store)}
+        answering = {Over.INCIDENTS: brain.answers(store), Over.DEMO: brain.answers(lathe.store)}
+        rows = [row for each, world in over.items() for row in grade(world, answering[each], asked[each])]
         found = {"questions": summary(rows), "root_cause": root_cause(lathe.store, brain)}
-    return {"brain": brain.model.name if brain.model else RULES, **found}
+    benefits = {str(each): who.tools.benefits for each, who in answering.items() if isinstance(who, Alone)}
+    return {"brain": brain.model.name if brain.model else RULES, **found, "benefits": benefits}
 
 
 def root_cause(store: Store, brain: Brain) -> dict[str, Any]:

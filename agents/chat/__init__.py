@@ -1,7 +1,9 @@
 """Talking about trainings: every statement cites evidence of the store, or says that the store does not know.
 
-retrieval   without a model: recognised questions (forms, questions, places; measured, happened, found_out, standing)
-            and weighed passages of cases (passages, weighing, gaps); following spells out what leans on the thread
+retrieval   without a model: what a question asks (reading, forms, questions), what it names (places), the passages of
+            cases it may be about (passages, weighing), whether what it asks for stands there (answerable), and rules
+            for names and numbers (measured, happened, found_out, standing); following spells out what leans on the
+            thread
 graph       with a model: tools, then every claim checked
 chat        `Chat`, which uses one or both and keeps threads
 """

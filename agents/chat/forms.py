@@ -58,6 +58,11 @@ BLAME = (
     )
     + ")"
 )
+_CHANGE = (
+    r"(?:chang\w*|differ\w*|new\b|touch\w*|modif\w+|alter\w*|swap\w*|switch\w*|replac\w+|tweak\w*|updat\w+"
+    r"|upgrad\w+|introduc\w+|bump\w*|rais\w+)"
+)
+_TELLS = r"(?:curves?|plots?|tests?|logs|charts?|graphs?|averaged)\b"  # by which a fault might be told
 FORMS: Mapping[Kind, tuple[str, ...]] = {
     Kind.INVESTIGATE: (r"^\W*(please )?(investigate|diagnose|look into|start (an )?investigation|open a case)\b",),
     Kind.COMMIT: (r"\b(commit|hunks? of|diff of|change)\s+[0-9a-f]{7,40}\b",),
@@ -91,7 +96,12 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\bconfiden\w+\b",
     ),
     Kind.TRIED: (
-        r"\b(tried|try|tries|trying|tested|test|attempt\w*|experiment\w* with|any good|any use|overlay)\b",
+        r"\b(?:remed\w+|attempts?|fixes|repairs?|prs|patches|ideas|measures|things) (?:\w+ ){0,2}?(?:fail\w*|reject\w*"
+        r"|useless|closed|in vain|without success)",
+        r"\b(?:in vain|without success|to no avail)\b",
+        rf"\b(?:see|seen|notice\w*|spot\w*|tell|catch|caught|reveal\w*|detect\w*|overlay|judge|read)\b.*\b{_TELLS}",
+        rf"\b{_TELLS}.*\b(?:catch|caught|reveal\w*|detect\w*|show|tell)\b",
+        r"\b(tried|try|tries|trying|tested|attempt\w*|experiment\w* with|any good|any use|overlay)\b",
         r"^\W*(?:did|does|do|would|will)\b(?=.*\b(?:cure|cured|fix|solve|solved|help|notice|suffice|work)\b)",
         r"\bcan'?t (?:i|we|you) just\b",
         r"\b(?:ever|not|\w+n't) (?:work|help)",
@@ -102,6 +112,7 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
     ),
     Kind.WHY_NOT: (
         r"\bwhy not\b",
+        r"\b(?:theor\w+|hypothes\w+|suspicions?)\b",
         r"\bwhy (?:is|was|are|were|could|can)n'?t\b",
         r"\bwhy (?:is|was|are|were) (?:it|that|this|\w+) not\b",
         r"\brul(?:e|ed|ing) (?:\w+ ){0,6}out\b",
@@ -120,6 +131,9 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\bdo we (?:blame|suspect)\b",
     ),
     Kind.FIX: (
+        r"\bwhat (?:was|were|is|has been|had to be) (?:then |finally )?done\b",
+        r"\bwhat d(?:id|o) (?:they|we|you|people|i) (?:then |finally )?do\b",
+        r"\b(?:any|some)thing (?:was |been )?done\b",
         r"\b(fix|fixed|fixes|mend\w*|solv\w*|solution|remed\w*|workaround|work-around|cured?|resolv\w*"
         r"|repair\w*|under control|roll(?:ed)? ?-?back|back to normal|(?:ok|okay|fine|healthy"
         r"|good) again|anything left)\b",
@@ -154,15 +168,15 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\b(?:all|every|each|some|few|most)(?: of)? (?:the )?(?:layer|expert)s?\b",
     ),
     Kind.CHANGED: (
-        r"\bwhat(?:'s| is| was| were| has| have| did| else|)? ?(?:been |we |you |somebody |anybody "
-        r"|they |the \w+ )?(?:chang\w*|differ\w*|new\b|happen\w*)",
+        rf"\b(?:what|which)(?:'s)? (?:\w+ ){{0,4}}?{_CHANGE}",
+        r"\bwhat (?:\w+ ){0,3}happen\w* (?:\w+ )?(?:before|at|around|between|prior|until|up to)\b",
         r"\bchang(?:e|es|ed)\b.*\b(?:before|between|around|prior|since|until|at|during|after)\b",
-        r"^\W*(?:what|which|who|had|has|have|did|was|were)\b.*\b(?:touch\w*|modif\w+|alter\w*|swap\w*"
-        r"|replac\w+|tweak\w*)\b",
+        rf"^\W*(?:had|has|have|did|was|were) (?:\w+ ){{0,3}}?{_CHANGE}",
         r"\bchangelog\b",
         r"\btimeline\b",
         r"\bevents\b",
         r"\bany(?:thing)? (?:new|chang\w+)\b",
+        r"\bwhat differs\b",
         r"\b(?:what|which \w+) (?:\w+ )?(?:came|come|went|got|was put|were put|landed|slipped) in(?:to)?\b",
         r"\bwhat (?:\w+ ){0,4}(?:pick(?:ed)?|bring|brought|get) (?:\w+ )?(?:up|in|along|with)\b",
         r"\bwhat (?:\w+ )?changes\b",
@@ -213,8 +227,9 @@ FORMS: Mapping[Kind, tuple[str, ...]] = {
         r"\bfinish\w*\b",
         r"\bhealthy\b",
         r"\bcomplet\w+\b",
-        r"\bdone\b",
-        r"\bhow (?:far|long)\b",
+        r"^\W*(?:is|are|was)\b.*\bdone\b",
+        r"\bhow far\b",
+        r"\bhow long (?:has|did|is|was) (?:it|this|that|the run)\b",
         r"\bcrash\w*\b",
         r"\balive\b",
         r"\bstopped\b",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from agents import evidence
 from agents.chat.answer import Answer, from_rows, unknown
 from agents.chat.happened import Happened
 from agents.chat.measured import Measured
-from agents.chat.places import ChatContext, plots
+from agents.chat.places import ChatContext, general, plots
 from agents.chat.questions import Asked
 from agents.chat.sources import Sources, case_card, proposal_cards
 from agents.tools import Row
@@ -248,10 +249,13 @@ class FoundOut:
         rows = [*map(anomaly_row, anomalies), case_row(cases[0])]
         return from_rows(rows, "", [case_card(cases[0]), *plots(self._from.store, anomalies)])
 
-    def of_a_cause(self, asked: Asked) -> Answer:
-        """Cases whose cause was of the kind that the question names, when it asks for several."""
-        kinds = [kind for kind, form in _CAUSES.items() if asked.says(form)] if asked.says(_SEVERAL) else []
-        found = [each for each in self._from.store.knowledge.investigations() if each.cause_kind in kinds]
+    def of_a_cause(self, asked: Asked) -> Answer | None:
+        """Cases whose cause was of the kind that the question names; None when it asks for no such list."""
+        forms = {kind: form for kind, form in _CAUSES.items() if asked.says(form)} if asked.says(_SEVERAL) else {}
+        found = [each for each in self._from.store.knowledge.investigations() if each.cause_kind in forms]
+        more = re.sub("|".join(forms.values()), " ", asked.rest, flags=re.IGNORECASE) if forms else ""
+        if not forms or (not found and set(words(more)) - general()):
+            return None
         return from_rows(map(case_row, found[:_MAX_CASES]), "no case has such a cause", map(case_card, found[:1]))
 
     def similar(self, asked: Asked, context: ChatContext) -> Answer:

@@ -1,4 +1,4 @@
-"""How near a question is in meaning to each kind of questions, by prototypes of the kinds."""
+"""How near a question is in meaning to each kind of questions, told from prototypes of the kinds."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from numpy.typing import NDArray
 from agents.chat.forms import Kind
 from agents.chat.prototypes import PROTOTYPES
 from agents.chat.questions import named
-from context_store.embedding import Embedder, Vectors
-
-_NEAREST = 2  # prototypes of a kind that count
+from context_store.embedding import Embedder
 
 
 class Meaning:
-    """The prototypes, embedded as the store embeds."""
+    """A linear reading of the embedding: ridge regression of the kinds on their prototypes."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
     def closeness(self, text: str, known_runs: Collection[str]) -> Mapping[Kind, float]:
-        """Of every kind that has prototypes: mean cosine of its nearest."""
-        cosines = self._cosines(text, known_runs)
-        own = {kind: np.sort(cosines[[i for i, each in enumerate(_KINDS) if each is kind]]) for kind in PROTOTYPES}
-        return {kind: float(values[-_NEAREST:].mean()) for kind, values in own.items()}
-
-    def _cosines(self, text: str, known_runs: Collection[str]) -> NDArray[np.float32]:
-        """To each prototype: of the question, and of its form without what it is about."""
+        """Of every kind that has prototypes, about 0..1: mean over the question, and its form without its topic."""
         asked = self._embedder.embed([text, _without_topic(text, known_runs)])
-        return np.asarray((_prototypes(self._embedder) @ asked.T).mean(axis=1), np.float32)
+        values = (asked @ _read(self._embedder)).mean(axis=0)
+        return dict(zip(PROTOTYPES, values.tolist(), strict=True))
 
 
-def _prototypes(embedder: Embedder) -> Vectors:
-    """[prototypes, DIMENSIONS], once for each embedder of a process: seconds with a model."""
-    if embedder not in _EMBEDDED:
-        _EMBEDDED[embedder] = embedder.embed([text for texts in PROTOTYPES.values() for text in texts])
-    return _EMBEDDED[embedder]
+def _read(embedder: Embedder) -> NDArray[np.float32]:
+    """[DIMENSIONS, kinds], once for each embedder of a process: seconds with a model."""
+    if embedder not in _FITTED:
+        prototypes = embedder.embed(
+            [text for texts in PROTOTYPES.values() for text in texts]
+        )  # [prototypes, DIMENSIONS]
+        of_kind = np.asarray([[each is kind for kind in PROTOTYPES] for each in _KINDS], np.float32)
+        within = prototypes @ prototypes.T + _RIDGE * np.eye(len(prototypes), dtype=np.float32)
+        _FITTED[embedder] = (prototypes.T @ np.linalg.solve(within, of_kind)).astype(np.float32)
+    return _FITTED[embedder]
 
 
-_EMBEDDED: WeakKeyDictionary[Embedder, Vectors] = WeakKeyDictionary()
+_FITTED: WeakKeyDictionary[Embedder, NDArray[np.float32]] = WeakKeyDictionary()
+_RIDGE = 1.0
 
 
 _KINDS = tuple(kind for kind, texts in PROTOTYPES.items() for _ in texts)

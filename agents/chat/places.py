@@ -11,6 +11,7 @@ from agents.chat.answer import Card, CardKind
 from agents.chat.forms import Kind
 from agents.chat.prototypes import PROTOTYPES
 from agents.chat.questions import Asked
+from agents.tools.configuration import fields_of
 from agents.tools.matching import MIN_SHARE, best, words
 from context_store import Store
 from context_store.records import Anomaly, Investigation
@@ -129,6 +130,13 @@ class Places:
         if self._store.runs.get(run_id).last_step:
             return ""
         return " ".join(each.title for each in self._store.timeline.list(run_id))
+
+    def stored_of(self, run_id: str) -> str:
+        """Names of all that a run measured, how it is configured, and what happened in it."""
+        series = {SeriesName.parse(name).statistic for name in self._store.series.names(run_id)}
+        fields = [key for segment in self._store.runs.segments(run_id)[-1:] for key in fields_of(self._store, segment)]
+        events = [each.title for each in self._store.timeline.list(run_id)]
+        return " ".join([run_id, *sorted(series), *fields, *events])
 
     def lacks_focus(self, asked: Asked, case: Investigation) -> bool:
         """True when the case says nothing of the very thing that the question is about."""

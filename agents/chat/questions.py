@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from agents.chat.forms import BLAME, FORMS, Kind
+from agents.chat.reading import Reading, read
 
 _COMPILED = tuple((kind, re.compile("|".join(forms), re.IGNORECASE)) for kind, forms in FORMS.items())
 _STEP = re.compile(
@@ -21,7 +22,9 @@ _AT = re.compile(
     rf"\b(?:at|around|before|after|since|until|by|past|vs\.?|versus|from|to)\s+(\d[\d,]*){_NO_STEP}", re.IGNORECASE
 )
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b")
-_RUN_LIKE = re.compile(r"\b(?:run|job)[-_ ]((?=\w*\d)[\w.#-]*\w)|\b(run[-_][\w-]+)")
+_RUN_LIKE = re.compile(
+    r"\b(?:run|job)[-_ ]((?=\w*\d)[\w.#-]*\w)|\b(run[-_][\w-]+)|\b([A-Za-z]{2,}[-_]v?\d[\w.-]*) run\b"
+)
 _NAMED = re.compile(r"\b(?:of|in|for|run|runs|and|with|between|compare|vs)\s+([A-Za-z][\w-]*[\w])", re.IGNORECASE)
 _SUBJECT = re.compile(
     r"^\W*(?:so |and |but )?(?:is|was|are|were|could|might|may|can|did|do|does|has|have|would|will)\b(.*?)"
@@ -50,12 +53,15 @@ _ID = r"[\w.-]"
 class Asked:
     """`runs`: known runs by RUN or RUN#SEGMENT, in the order named; `strangers`: what looks like a run and is none.
 
-    `rest`: the question without its runs, steps and commit; `topic`: also without the words that tell its kind.
+    `kinds`: all whose forms fit, `kind` first. `rest`: the question without its runs, steps and commit; `topic`:
+    also without the words that tell its kind.
     `layers`, `experts`: numbers that are named. `leading`: what names no case of its own is about the only case of its
     run, and what is left of the question need not fit it.
     """
 
     kind: Kind
+    kinds: tuple[Kind, ...]
+    reading: Reading
     text: str
     rest: str
     topic: str
@@ -92,21 +98,24 @@ class Asked:
 def recognise(text: str, known_runs: Collection[str]) -> Asked:
     """What is asked, about which runs, steps and commit."""
     runs, rest = named(text, known_runs)
+    reading = read(text)
     segments = tuple(int(n) for pair in _SEGMENTS.findall(rest) for n in pair if n)
     not_meant = () if len(runs) > 1 or len(segments) > 1 or not _STEP_LIKE.search(rest) else (Kind.COMPARE,)
-    forms = ((kind, form) for kind, form in _COMPILED if kind not in not_meant and form.search(text))
-    kind, form = next(forms, (Kind.OTHER, None))
+    forms = [(kind, form) for kind, form in _COMPILED if kind not in not_meant and form.search(reading.asks)]
+    kind, form = forms[0] if forms else (Kind.OTHER, None)
     if kind is Kind.OTHER and runs:
         kind = Kind.STATUS if _BARE.fullmatch(rest) else kind
     commit = _COMMIT.search(rest)
     places = [(each[1].lower(), [int(n) for n in each.groups()[1:] if n]) for each in _PLACE.finditer(rest)]
     return Asked(
         kind=kind,
+        kinds=tuple(each for each, _ in forms),
+        reading=reading,
         text=text,
         rest=_without_names(rest),
         topic=_without_names(rest if form is None else form.sub(_without_form, rest)),
         runs=runs,
-        strangers=(*(a or b for a, b in _RUN_LIKE.findall(rest)), *_misnamed(rest, known_runs)),
+        strangers=(*(next(filter(None, found)) for found in _RUN_LIKE.findall(rest)), *_misnamed(rest, known_runs)),
         steps=tuple(dict.fromkeys(int(n.replace(",", "")) for n in _steps(rest))),
         segments=segments,
         layers=tuple(n for what, numbers in places if what == "layer" for n in numbers),

@@ -19,16 +19,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.chat.answer import RULES, Answer, Card, Statement, statements_of, unknown
+from agents.chat.answerable import Answerable
 from agents.chat.following import in_full, with_steps
 from agents.chat.forms import Kind
 from agents.chat.found_out import FoundOut
-from agents.chat.gaps import missing
 from agents.chat.happened import Happened
 from agents.chat.meaning import Meaning
 from agents.chat.measured import Measured
 from agents.chat.passages import Passage, Passages
 from agents.chat.places import ChatContext, Places, is_at, plots, telling
 from agents.chat.questions import Asked, recognise
+from agents.chat.reading import Slot
 from agents.chat.sources import Method, Sources, case_card, proposal_cards
 from agents.chat.standing import Standing
 from agents.chat.threads import Exchange, Threads
@@ -39,7 +40,7 @@ from agents.tools import Toolbox
 from context_store import Store
 from contracts.enums import ProposalState
 
-_EXACT = frozenset({Kind.INVESTIGATE, Kind.COMMIT, Kind.HISTORY})  # what they name is there or not
+_EXACT = frozenset({Kind.INVESTIGATE, Kind.COMMIT})  # what they name is there or not
 _BY_RULES = frozenset(
     {
         Kind.VALUE,
@@ -57,9 +58,10 @@ _BY_RULES = frozenset(
 )  # with names and numbers, which rules read better than nearness does
 _OF_ANOMALIES = frozenset({Kind.WHEN, Kind.WHY, Kind.TREND, Kind.DEPARTS, Kind.CHANGED})
 _MEASURED = frozenset({Kind.VALUE})  # nothing stands for a quantity that was not measured
+_HOW_MANY = r"\bhow many\b"
+_OF_COMMITS = r"\b(?:who|whose|commits?|author)\b"
 _NUM_STEPS = re.compile(r"\b(\d[\d,]*) (?:\w+ )?steps\b", re.IGNORECASE)
 _MAX_READ = 15
-_SURE, _SURE_WITH_RULES = 0.5, 0.25  # so sure that passages answer alone, and where rules found something too
 _RULES_FIRST = 0.7  # what a passage gains that the rules put first
 _MAX_SHOWN, _MAX_BESIDE, _MAX_MEASURED = 6, 8, 2
 
@@ -76,6 +78,7 @@ class Retrieval:
         found_out = FoundOut(sources, measured, happened)
         self._found_out = found_out
         self._passages = Passages(sources)
+        self._answerable = Answerable(store.embedder)
         self._weighing = Weighing(store.embedder, Meaning(store.embedder))
         self._methods: dict[Kind, Method] = {
             Kind.INVESTIGATE: standing.investigate,
@@ -123,22 +126,33 @@ class Retrieval:
         return Threads(self._store).exchanges(context.thread_id) if context.thread_id else ()
 
     def _of(self, asked: Asked, context: ChatContext, known_runs: Sequence[str]) -> Answer:
-        if (several := self._found_out.of_a_cause(asked)).known and not (asked.runs or context.run_id):
+        if (several := self._found_out.of_a_cause(asked)) is not None and not (asked.runs or context.run_id):
             return several
-        by_rules = self._methods[asked.kind](asked, context)
-        if asked.kind in _EXACT or self._is_out_of_range(asked, context):
+        by_rules = self._by_rules(asked, context)
+        if asked.kind not in _EXACT and self._is_out_of_range(asked, context):
+            return unknown("the run has no such step, layer or expert") if by_rules.known else by_rules
+        if asked.kind in _EXACT or (asked.kind is Kind.HISTORY and by_rules.known):
             return by_rules
         if not by_rules.known and self._names_what_is_well(asked, context):
             return by_rules
         weighed = self._weighed(asked, context, known_runs)
+        if weighed is None:
+            return by_rules
+        if gap := self._gap(asked, context, weighed, by_rules):
+            return unknown(gap)
         also = self._measured_too(asked, context)
         if asked.kind in _BY_RULES and by_rules.known and self._has_steps(asked, context):
             return _with_more(by_rules, also, weighed)
-        if asked.kind in _MEASURED and not by_rules.known and self._has_steps(asked, context):
-            return by_rules
-        if weighed is None or self._does_not_tell(asked, weighed, by_rules):
-            return by_rules
-        return self._told(weighed, by_rules, also)
+        return self._told(asked, weighed, by_rules, also)
+
+    def _by_rules(self, asked: Asked, context: ChatContext) -> Answer:
+        """Where an amount is asked for, what was measured or configured under its very name goes before the kind."""
+        if asked.reading.slot is Slot.AMOUNT and asked.kind not in (*_EXACT, Kind.COMPARE):
+            thing = f"{'num ' if asked.says(_HOW_MANY) else ''}{_with_owner(asked)}"
+            found = self._measured.value(replace(asked, rest=thing, topic=thing), context)
+            if found.known:
+                return found
+        return self._methods[asked.kind](asked, context)
 
     def _weighed(self, asked: Asked, context: ChatContext, known_runs: Sequence[str]) -> Weighed | None:
         """What passages of the cases that may be meant say; None where there is no case."""
@@ -149,14 +163,14 @@ class Retrieval:
         passages = self._passages.of(cases)
         return self._weighing.weigh(asked, passages, known_runs) if passages else None
 
-    def _does_not_tell(self, asked: Asked, weighed: Weighed, by_rules: Answer) -> str:
-        """Why the passages are no answer; "" when they are."""
-        least = _SURE_WITH_RULES if by_rules.known else _SURE
-        if not self._places.is_general(asked) and weighed.sure < least:
-            return "nothing stored is near this question"
-        return missing(asked, weighed.told, weighed.rest_means, self._places)
+    def _gap(self, asked: Asked, context: ChatContext, weighed: Weighed, by_rules: Answer) -> str:
+        """What is asked for and not stored; "" when the question can be answered."""
+        run_id = self._places.run(asked, context)
+        if run_id is not None and self._store.runs.get(run_id).last_step:
+            return self._answerable.of_a_run(asked, weighed, by_rules, self._places.stored_of(run_id))
+        return self._answerable.of_a_case(asked, weighed, general=self._places.is_general(asked))
 
-    def _told(self, weighed: Weighed, by_rules: Answer, measured: tuple[Statement, ...]) -> Answer:
+    def _told(self, asked: Asked, weighed: Weighed, by_rules: Answer, measured: tuple[Statement, ...]) -> Answer:
         """The best passages and what stands beside them, best first."""
         leading = by_rules.statements[:1]
         gains = {each.evidence[:1]: _RULES_FIRST for each in leading}
@@ -168,6 +182,8 @@ class Retrieval:
         first = statements_of(each.row for each in best)
         known = {each.evidence[:1] for each in (*measured, *first)}
         more = [each for each in by_rules.statements if each.evidence[:1] not in known]
+        if asked.says(_OF_COMMITS):
+            more.sort(key=lambda each: each.evidence[0].kind != "commit")
         ahead = by_rules.known or not measured
         shown = (*first, *measured, *more) if ahead else (*measured, *first, *more)
         shown = shown[: _MAX_SHOWN + _MAX_BESIDE // 2]
@@ -211,6 +227,16 @@ class Retrieval:
         if last and (asked.layers or asked.experts):
             return not any(is_at(name, asked) for name in self._store.series.names(run_id))
         return bool(steps) and 0 < last < max(steps)
+
+
+def _with_owner(asked: Asked) -> str:
+    """The thing and whose it is: the learning rate of the router."""
+    thing = asked.reading.thing
+    match = re.search(rf"{re.escape(thing)}\s+(?:of|for)\s+{_OWNER}", asked.rest, re.IGNORECASE)
+    return f"{thing} {match[1]}" if match else thing
+
+
+_OWNER = r"((?:(?!(?:at|in|on|when|before|after|from|during|and|or|did|was|is|do|does)\b)[\w-]+\s*){1,4})"
 
 
 def _with_more(by_rules: Answer, measured: tuple[Statement, ...], weighed: Weighed | None) -> Answer:

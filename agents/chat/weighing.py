@@ -1,21 +1,20 @@
-"""Which case a question is about, which thing of it answers, and whether the store knows at all.
+"""Which case a question is about, and which thing of it answers.
 
-Every passage of the cases that may be meant is weighed by near meaning and shared words, twice: for the whole question,
-and for what is left of it without the words of the case's own title, since that tells what is asked about the case. The
-kind of the question, by form and by meaning, says which parts of a case answer it.
+Every passage of the cases that may be meant is weighed by near meaning and shared words: for the whole question, for
+what it tells of the situation (which case), for what it asks without the words of the case's own title, and for the
+thing that its slot is about (reading). The kind and the slot of the question say which parts of a case answer it.
 
-The weights were chosen on the written questions of `benchmarks/agent_questions`: those of a case by hand, those of a
-passage listwise (softmax over the passages of four cases), `_SURE` by logistic regression. A blind set of a fourth
-person is their test.
+The weights are those of a softmax over the passages of a store, fitted to 305 of the written questions of
+`benchmarks/agent_questions` with a penalty on their squares. A blind set of another person is their test.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from agents.chat.forms import Kind
 from agents.chat.meaning import Meaning
 from agents.chat.passages import Part, Passage
-from agents.chat.places import telling
 from agents.chat.questions import Asked
+from agents.chat.weights import CASE_WEIGHTS, FORM_WEIGHTS, PART_WEIGHTS, PASSAGE_WEIGHTS, SLOT_WEIGHTS
 from agents.tools.matching import words
 from context_store.embedding import Embedder, Vectors
 from context_store.vocabulary import meanings
@@ -36,40 +35,30 @@ ANSWERS: Mapping[Part, tuple[Kind, ...]] = {
     Part.SYMPTOM: (Kind.SYMPTOM, Kind.DEPARTS, Kind.WHEN, Kind.TREND),
     Part.CHANGE: (Kind.CHANGED, Kind.HISTORY),
     Part.SUSPECT: (Kind.WHY_NOT,),
-    Part.TRIED: (Kind.TRIED,),
+    Part.TRIED: (Kind.TRIED, Kind.WHY_NOT),
     Part.RERUN: (Kind.PROOF,),
     Part.PROPOSAL: (Kind.DECISIONS,),
     Part.RUN: (Kind.STATUS, Kind.RUNS),
 }  # which kinds of questions a part answers
-_NEAREST, _TYPICAL, _SHARED = 4.0, 2.0, 3.0  # of a case: its nearest passage, its three nearest, words of all of it
-_OF_CASE, _MEANS, _SHARES = 2.0, 3.24, 1.42  # of a passage: its case, meaning, words
-_REST_MEANS, _REST_SHARES, _KIND = 2.95, 3.2, 2.17  # the same for what is left of the question; its kind by meaning
-_PRIOR: Mapping[Part, float] = {
-    Part.CASE: 0.65, Part.VERDICT: -0.29, Part.SYMPTOM: -0.84, Part.CHANGE: -1.28, Part.SUSPECT: 0.05,
-    Part.TRIED: -0.28, Part.RERUN: -1.4, Part.PROPOSAL: 2.42, Part.RUN: 0.96,
-}  # fmt: skip
-_BY_FORM: Mapping[Part, float] = {
-    Part.CASE: 1.83, Part.VERDICT: 0.97, Part.SYMPTOM: 2.21, Part.CHANGE: 3.19, Part.SUSPECT: 1.06,
-    Part.TRIED: 2.46, Part.RERUN: 0.06, Part.PROPOSAL: 0.81, Part.RUN: 1.59,
-}  # fmt: skip
-_TRIED_IF_WHY_NOT = 1.38  # what is asked for a reason against was often tried
-_SURE = (-1.19, 0.97, -3.27, 3.44, 1.24)  # constant, case, share of words untold, like a question at all, rest means
-_CASES_WEIGHED = 4
+_TYPICAL = 3  # nearest passages of a case
 _MOST_KEPT = 5000  # vectors of an embedder in a process
 _WORD = re.compile(r"[\w'-]+")
+_NAME = re.compile(r"\b(?=\w*\d)[A-Za-z]*\d[\w-]*|\b[A-Z]{2,}\w*|\b\w*[a-z][A-Z]\w*")  # 176B, TP, DeepSpeed
+Row = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """`passages` and their `scores`, best first; `sure`: 0..1, that the store answers the question; `told`: all of the
-    leading case; `rest_means`: cosine of the best passage to what is asked about the case.
+    """`passages` and their `scores`, best first. `leading`: those of the case that the question is about, in order;
+    `told`: all that they say; `near`: cosine of the nearest passage; `case_near`: how well the case fits.
     """
 
     passages: tuple[Passage, ...]
     scores: tuple[float, ...]
-    sure: float
+    leading: tuple[Passage, ...]
     told: str
-    rest_means: float
+    near: float
+    case_near: float
 
 
 class Weighing:
@@ -79,11 +68,11 @@ class Weighing:
 
     def weigh(self, asked: Asked, passages: Sequence[Passage], known_runs: Sequence[str]) -> Weighed:
         """At least one passage is needed."""
-        closeness = self._meaning.closeness(asked.text, known_runs)
-        return _Scale(self._embedder, asked, passages, closeness).weighed
+        closeness = self._meaning.closeness(asked.reading.asks, known_runs)
+        return Scale(self._embedder, asked, passages, closeness).weighed
 
 
-class _Scale:
+class Scale:
     """One question and its candidates. Arrays are over passages, [n]."""
 
     def __init__(
@@ -93,80 +82,103 @@ class _Scale:
         self._asked = asked
         self._passages = passages
         self._closeness = closeness
-        self._words = [set(words(each.told)) for each in passages]
+        self._words = [_words_of(each.told) for each in passages]
         self._vectors = vectors_of(embedder, [each.told for each in passages])
-        self._means = self._vectors @ embedder.embed([asked.text])[0]
         ids = dict.fromkeys(each.case_id for each in passages)
         self._of_case = {key: [i for i, each in enumerate(passages) if each.case_id == key] for key in ids}
 
     @cached_property
     def weighed(self) -> Weighed:
-        of_cases = {key: self._case_score(own) for key, own in self._of_case.items()}
-        leading = sorted(of_cases, key=lambda key: -of_cases[key])[:_CASES_WEIGHED]
-        best = of_cases[leading[0]]
-        scored = [pair for key in leading for pair in self._scores(key, of_cases[key] - best)]
-        scored.sort(key=lambda pair: -pair[1])
-        told = self._told(leading[0])
-        first = scored[0][0]
-        rest_means = float(self._rest(self._passages[first].case_id)[1][first])
+        of_cases = {key: float(CASE_WEIGHTS @ self.of_case(key)) for key in self._of_case}
+        first = max(of_cases, key=lambda key: of_cases[key])
+        scores = [of_cases[each.case_id] + self._score(i) for i, each in enumerate(self._passages)]
+        order = sorted(range(len(scores)), key=lambda i: -scores[i])
+        own = tuple(self._passages[i] for i in order if self._passages[i].case_id == first)
+        said = " ".join(f"{each.told} {each.row.text}" for each in own)
         return Weighed(
-            passages=tuple(self._passages[i] for i, _ in scored),
-            scores=tuple(score for _, score in scored),
-            sure=self._sure(best, told, rest_means),
-            told=told,
-            rest_means=rest_means,
+            passages=tuple(self._passages[i] for i in order),
+            scores=tuple(scores[i] for i in order),
+            leading=own,
+            told=f"{said} {meanings(said)}",
+            near=float(self._means.max()),
+            case_near=of_cases[first],
         )
 
-    def _case_score(self, own: Sequence[int]) -> float:
-        nearest = np.sort(self._means[own])
-        shared = self._share(self._asked_words, set().union(*(self._words[i] for i in own)))
-        return float(_NEAREST * nearest[-1] + _TYPICAL * nearest[-3:].mean() + _SHARED * shared)
+    def _score(self, i: int) -> float:
+        asked, part = self._asked, self._passages[i].part
+        score = float(PASSAGE_WEIGHTS @ self.of_passage(i)) + PART_WEIGHTS[part]
+        score += FORM_WEIGHTS[part] if set(asked.kinds) & set(ANSWERS[part]) else 0.0
+        return score + SLOT_WEIGHTS[asked.reading.slot].get(part, 0.0)
 
-    def _scores(self, case_id: str, behind: float) -> list[tuple[int, float]]:
-        """Index and score of each passage of a case."""
-        rest, rest_means = self._rest(case_id)
+    def of_case(self, case_id: str) -> Row:
+        """Nearest and typical nearness to the question and to its situation; share of
+        their words, of names and of the thing that the case has.
+        """
         own = self._of_case[case_id]
+        there = frozenset[str]().union(*(self._words[i] for i in own))
         found = []
-        for i in own:
-            part = self._passages[i].part
-            score = (
-                _OF_CASE * behind + _MEANS * self._means[i] + _SHARES * self._share(self._asked_words, self._words[i])
-            )
-            score += _REST_MEANS * rest_means[i] + _REST_SHARES * self._share(rest, self._words[i])
-            score += _KIND * self._like(part) + _PRIOR[part]
-            score += _BY_FORM[part] if self._asked.kind in ANSWERS[part] else 0.0
-            score += _TRIED_IF_WHY_NOT if (part, self._asked.kind) == (Part.TRIED, Kind.WHY_NOT) else 0.0
-            found.append((i, float(score)))
-        return found
+        for means, asked in ((self._means, self._asked_words), (self._situation, self._situation_words)):
+            near = np.sort(means[own])
+            found += [near[-1], near[-_TYPICAL:].mean(), self._share(asked, there)]
+        names = self._names
+        found.append(sum(name in there for name in names) / len(names) if names else 0.0)
+        found.append(self._share(self._thing_words, there))
+        return np.asarray(found, np.float64)
 
-    def _sure(self, case_score: float, told: str, rest_means: float) -> float:
-        there, named = set(words(told)), telling(self._asked)
-        untold = len(named - there) / max(1, len(named))
-        kinds = [value for kind, value in self._closeness.items() if kind is not Kind.OTHER]
-        like = max(kinds) - self._closeness[Kind.OTHER]
-        z = float(np.dot(_SURE, (1.0, case_score, untold, like, rest_means)))
-        return 1.0 / (1.0 + math.exp(-z))
+    def of_passage(self, i: int) -> Row:
+        """Nearness in meaning and words to what is asked beside the case's title, and to the thing; and in kind."""
+        rest_words, rest = self._rest[self._passages[i].case_id]
+        own, thing = self._words[i], self._thing_words
+        of_thing = float(self._thing[i]) if thing else 0.0
+        like = max(self._closeness[kind] for kind in ANSWERS[self._passages[i].part]) - max(self._closeness.values())
+        found = [rest[i], self._share(rest_words, own), of_thing, self._share(thing, own), like]
+        return np.asarray(found, np.float64)
 
-    def _rest(self, case_id: str) -> tuple[set[str], NDArray[np.float32]]:
-        """What is left of the question without the words of the case's title, as words and as cosines."""
-        title = next(each for each in (self._passages[i] for i in self._of_case[case_id]) if each.part is Part.CASE)
-        known = set(words(title.row.text.split(". ")[0]))
-        left = " ".join(each for each in _WORD.findall(self._asked.rest) if not set(words(each)) & known)
-        return set(words(left)), self._vectors @ vectors_of(self._embedder, [left or "-"])[0]
+    @cached_property
+    def _means(self) -> Vectors:
+        return self._near(self._asked.text)
 
-    def _like(self, part: Part) -> float:
-        return max(self._closeness[kind] for kind in ANSWERS[part]) - max(self._closeness.values())
+    @cached_property
+    def _situation(self) -> Vectors:
+        return self._near(self._asked.reading.about)
 
-    def _told(self, case_id: str) -> str:
-        own = [self._passages[i] for i in self._of_case[case_id]]
-        said = " ".join(f"{each.told} {each.row.text}" for each in own)
-        return f"{said} {meanings(said)}"
+    @cached_property
+    def _thing(self) -> Vectors:
+        return self._near(self._asked.reading.thing)
+
+    def _near(self, text: str) -> Vectors:
+        near: Vectors = self._vectors @ vectors_of(self._embedder, [text or "-"])[0]
+        return near
+
+    @cached_property
+    def _rest(self) -> Mapping[str, tuple[set[str], Vectors]]:
+        """By case, what is left of the question without the words of the case's title: its words, and as cosines."""
+        titles = {each.case_id: each.row.text.split(". ")[0] for each in self._passages if each.part is Part.CASE}
+        rests = {}
+        for case_id, title in titles.items():
+            known = set(words(title))
+            left = " ".join(each for each in _WORD.findall(self._asked.reading.asks) if not set(words(each)) & known)
+            rests[case_id] = (set(words(left)), self._near(left))
+        return rests
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """Words of what is written as a name: with digits or capitals inside."""
+        return {word for name in _NAME.findall(self._asked.rest) for word in words(name)}
+
+    @cached_property
+    def _thing_words(self) -> set[str]:
+        return set(words(self._asked.reading.thing))
 
     @cached_property
     def _asked_words(self) -> set[str]:
         return set(words(self._asked.rest))
 
-    def _share(self, asked: set[str], there: set[str]) -> float:
+    @cached_property
+    def _situation_words(self) -> set[str]:
+        return set(words(self._asked.reading.about))
+
+    def _share(self, asked: Set[str], there: Set[str]) -> float:
         """Of the weight of the words asked; rare words weigh more (BM25's)."""
         whole = sum(map(self._rarity, asked))
         return sum(map(self._rarity, asked & there)) / whole if whole else 0.0
@@ -182,6 +194,11 @@ class _Scale:
             for word in text:
                 counts[word] = counts.get(word, 0) + 1
         return counts
+
+
+@lru_cache(_MOST_KEPT)
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(words(f"{text} {meanings(text)}"))
 
 
 def vectors_of(embedder: Embedder, texts: Sequence[str]) -> Vectors:

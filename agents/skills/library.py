@@ -1,24 +1,30 @@
-"""The skills there are. Atomic ones read one thing; composite ones explain an onset and read a whole case; the workflow
-starts an investigation. The rules of chat and the roles of the loops work through them, as models and MCP clients do.
+"""The skills there are. Atomic ones read one thing; composite ones explain an onset and read a whole case; workflows
+start an investigation and walk the steps of the debug loop (debugging). The rules of chat and the roles of the loops
+work through them, as models and MCP clients do.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any
 from urllib.parse import unquote
 
 from pydantic import Field
 
-from agents.skills.skill import Condition, ConditionFailed, Fact, Facts, Level, Skill, Use
+from agents.skills.conditions import (
+    ANOMALY_STORED,
+    CASE_OF_RUN,
+    CASE_STORED,
+    FOUND,
+    ONSET_IN_RUN,
+    RUN_STORED,
+    OfRun,
+    OneCase,
+)
+from agents.skills.debugging import DEBUGGING
+from agents.skills.skill import ConditionFailed, Fact, Facts, Level, Skill, Use
 from agents.tools import Arguments, Toolbox
-from context_store import Store
-from contracts.errors import NotFound, RepositoryError
-
-
-class OfRun(Arguments):
-    run_id: str
+from contracts.errors import RepositoryError
 
 
 class BeforeStep(Arguments):
@@ -36,10 +42,6 @@ class OfCase(Arguments):
     investigation_id: str
     project_id: str
     title: str = Field(min_length=1)
-
-
-class OneCase(Arguments):
-    investigation_id: str
 
 
 class OfCommit(Arguments):
@@ -72,44 +74,6 @@ _MAX_EACH = 5
 _MAX_COMMITS, _MAX_HUNKS = 4, 6  # of the first suspects of a case
 _SUSPECTED = re.compile(r"^suspect:[^/]+/commit:([0-9a-f]{7,40})$")
 _ONSET = re.compile(r", steps? (\d+)")
-
-
-def _run_is_there(store: Store, inputs: Any, _: Any) -> bool:
-    try:
-        store.runs.get(inputs.run_id)
-    except NotFound:
-        return False
-    return True
-
-
-def _is_recorded(store: Store, inputs: Any, outputs: Any) -> bool:
-    return 0 <= int(outputs.step) <= store.runs.get(inputs.run_id).last_step
-
-
-def _case_is_there(store: Store, inputs: Any, outputs: Any) -> bool:
-    return bool(store.knowledge.investigation(outputs.investigation_id).run_id == inputs.run_id)
-
-
-_RUN = Condition(text="the run is stored", holds=_run_is_there)
-_SEEN = Condition(text="the onset lies in the run", holds=_is_recorded)
-_FOUND = Condition(text="something was found", holds=lambda store, inputs, outputs: bool(outputs.facts))
-_CASE = Condition(text="a case of the run is open", holds=_case_is_there)
-
-
-def _anomaly(store: Store, inputs: Any, _: Any) -> bool:
-    return _run_is_there(store, inputs, None) and bool(store.knowledge.anomalies(inputs.run_id))
-
-
-def _case_is_stored(store: Store, inputs: Any, _: Any) -> bool:
-    try:
-        store.knowledge.investigation(inputs.investigation_id)
-    except NotFound:
-        return False
-    return True
-
-
-_STORED = Condition(text="the case is stored", holds=_case_is_stored)
-_WRONG = Condition(text="an anomaly of the run is stored", holds=_anomaly)
 
 
 def _onset(use: Use, inputs: OfRun) -> Onset:
@@ -178,11 +142,12 @@ def _look_into(use: Use, inputs: OfRun) -> Opened:
 LIBRARY = (
     Skill(
         name="find_onset", version=1, level=Level.ATOMIC, about="Where a run's first anomaly began.",
-        inputs=OfRun, outputs=Onset, run=_onset, tools=("anomalies",), before=(_RUN, _WRONG), after=(_FOUND, _SEEN),
+        inputs=OfRun, outputs=Onset, run=_onset, tools=("anomalies",), before=(RUN_STORED, ANOMALY_STORED),
+        after=(FOUND, ONSET_IN_RUN),
     ),
     Skill(
         name="changes_before", version=1, level=Level.ATOMIC, about="What had changed in a run up to a step.",
-        inputs=BeforeStep, outputs=Facts, run=_changes, tools=("timeline",), before=(_RUN,),
+        inputs=BeforeStep, outputs=Facts, run=_changes, tools=("timeline",), before=(RUN_STORED,),
     ),
     Skill(
         name="past_failures", version=1, level=Level.ATOMIC, about="What was tried before and did not hold.",
@@ -190,11 +155,11 @@ LIBRARY = (
     ),
     Skill(
         name="case_facts", version=1, level=Level.ATOMIC, about="What is known of a case.",
-        inputs=OneCase, outputs=Facts, run=_case_facts, tools=("case_file",), before=(_STORED,), after=(_FOUND,),
+        inputs=OneCase, outputs=Facts, run=_case_facts, tools=("case_file",), before=(CASE_STORED,), after=(FOUND,),
     ),
     Skill(
         name="reruns", version=1, level=Level.ATOMIC, about="Re-runs of a case and what they measured.",
-        inputs=OneCase, outputs=Facts, run=_reruns, tools=("diagnostics",), before=(_STORED,),
+        inputs=OneCase, outputs=Facts, run=_reruns, tools=("diagnostics",), before=(CASE_STORED,),
     ),
     Skill(
         name="changed_lines", version=1, level=Level.ATOMIC, about="What a commit changed.",
@@ -209,20 +174,21 @@ LIBRARY = (
         about="A whole case: its file, re-runs, what its suspects changed, what was tried against the like, memory.",
         inputs=OfCase, outputs=Facts, run=_read_case,
         parts=("case_facts", "reruns", "changed_lines", "past_failures", "kept_in_mind"),
-        before=(_STORED,), after=(_FOUND,),
+        before=(CASE_STORED,), after=(FOUND,),
     ),
     Skill(
         name="explain_onset", version=1, level=Level.COMPOSITE,
         about="Where a run went wrong, what had changed before, and what was tried against the like.",
         inputs=OfRun, outputs=Explanation, run=_explain, parts=("find_onset", "changes_before", "past_failures"),
-        before=(_RUN, _WRONG), after=(_FOUND, _SEEN),
+        before=(RUN_STORED, ANOMALY_STORED), after=(FOUND, ONSET_IN_RUN),
     ),
     Skill(
         name="look_into_run", version=1, level=Level.WORKFLOW,
         about="Ask for an investigation of a run and say at once what is known of its onset.",
         inputs=OfRun, outputs=Opened, run=_look_into, parts=("explain_onset",), tools=("start_investigation",),
-        before=(_RUN,), after=(_FOUND, _CASE),
+        before=(RUN_STORED,), after=(FOUND, CASE_OF_RUN),
     ),
+    *DEBUGGING,
 )  # fmt: skip
 
 

@@ -36,7 +36,8 @@ _SAME = tuple(
         (r"learning rates?", "lr"),
         (r"gradients? norms?|norms? of (?:the )?gradients?|size of (?:the )?gradients?", "grad norm"),
         (
-            r"data[- ]?parallel(?:ism)?(?: (?:size|degree|ranks|width))?|(?:number of|how many) (?:gpus|ranks|devices)",
+            r"data[- ]?parallel(?:ism)?(?: (?:size|degree|ranks|width))?|"
+            r"(?:number of|how many) (?:gpus|ranks|devices)|gpu counts?",
             "dp size",
         ),
         (r"training speed|speed|tokens? (?:per|a|each) second|tokens/s|tok/s", "throughput"),
@@ -54,6 +55,11 @@ _SAME = tuple(
         (r"crept|creep(?:s|ing)?", "creep"),
         (r"dedup\w*", "dedup"),
         (r"corpora", "corpus"),
+        (r"(?:adam|adamw|optimi[sz]er)(?:['’]?s)? (?:states?|moments?|buffers?|statistics)", "optimizer state"),
+        (r"thr(?:own|ow|owing)[- ]away|discard\w*", "discard"),
+        (r"wip(?:e|ed|ing)", "reset"),
+        (r"(?:older|earlier|previous) (?:saves?|snapshots?)", "earlier checkpoint"),
+        (r"regex(?:es|ps?)?", "regular expression"),
         (r"layer ?norms?|rms ?norms?|normaliz\w+|normalis\w+", "normalisation"),
         (r"params", "weights"),
         (r"swap\w*|exchang\w+|switched|substitut\w+", "replace"),
@@ -85,7 +91,7 @@ _SAME = tuple(
 )  # other words for the same thing, told alike
 _DOUBLED = re.compile(r"([bdgmnprt])\1$")
 _SHORT = 4
-_ENDINGS = ("ations", "ation", "ating", "ated", "ates", "ings", "ing", "ers", "er", "ed", "es", "ly", "s")
+_ENDINGS = ("ations", "ation", "ating", "ated", "ates", "ate", "ings", "ing", "ers", "er", "ed", "es", "ly", "s")
 _FEWEST = 10  # among fewer texts, how rare a word is says little
 _FEWEST_NAMED, _MOST = 2, 0.6
 MIN_SHARE = 0.33  # of the question's weight that has to be found; less is a chance match

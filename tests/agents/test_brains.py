@@ -9,7 +9,8 @@ from agents.llm import DoorConfig
 from agents.roles import Hypothesis
 from agents.roles.opinion import ask
 from benchmarks.agent_brains import Brain, brains, root_cause
-from benchmarks.agent_parts.stored_case import CASE, Stored
+from benchmarks.agent_parts.benefits import Watched
+from benchmarks.agent_parts.stored_case import CASE, RUN, Stored
 from benchmarks.local_brain import is_installed, local_model
 from context_store import Store
 from context_store.records import Amount
@@ -19,12 +20,23 @@ PLENTY = Amount(tokens=1_000_000, usd=1.0, wall_s=3600.0)
 
 
 def test_brains_that_are_not_there_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules, a small local model and an API behind one interface, each named in the report. Shows RM2-0.3."""
     monkeypatch.delenv("LATHE_MODEL", raising=False)
     with brains(("rules", "api")) as known:
         assert {kind: brain is None for kind, brain in known.items()} == {"rules": False, "api": True}
     monkeypatch.setenv("LATHE_MODEL", "openai/x")
     with brains(("api",)) as known:
         assert known["api"] is not None
+
+
+def test_what_a_model_asks_twice_and_how_it_gets_on_is_counted(still_store: Store, stored: Stored) -> None:
+    """Self-correction and sample efficiency as numbers, of what it did question by question. Shows RM2-7.6."""
+    tools = Watched(still_store)
+    for asked in ((RUN, RUN), ("run-99", RUN), ("run-98",)):
+        tools.begin()
+        for run_id in asked:
+            tools.try_call("anomalies", {"run_id": run_id})
+    assert tools.benefits == {"calls_per_question": 5 / 3, "repeated_share": 0.2, "recovered_share": 0.5}
 
 
 def test_the_rules_order_the_suspects_of_a_case(still_store: Store, stored: Stored) -> None:

@@ -110,6 +110,7 @@ def begun(store: Store) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_whole_investigation_by_chat(lathe: Lathe) -> None:
+    """An agent reads the store, starts the work, reviews the verdict and reports; people decide. Shows RM2-7.17."""
     store, script = lathe.store, Colleague()
     with ScriptedServer(script) as server:
         env = environment(lathe.settings, server)

@@ -57,6 +57,19 @@ def test_the_model_reads_and_its_sound_claims_stay(new_chat: NewChat, stored: St
     assert server.requests[1]["messages"][-2]["reasoning_content"] == "hm"
 
 
+def test_a_plan_and_what_came_of_it_stand_before_the_next_step(new_chat: NewChat, stored: Stored) -> None:
+    """Plan, act, reflect: the rules ask for it, and the next step sees plan, action and observation. Shows RM2-7.5."""
+    plan, claim = "I expect a verdict on the balance commit.", f"It causes it [verdict:{stored.verdict_id}]."
+    with ScriptedServer([Turn(text=plan, calls=(LOOK,)), Turn(text=claim)]) as server:
+        new_chat(server).answer("why?", WHERE)
+    rules, _, planned, observed = server.requests[1]["messages"]
+    assert "what you expect" in rules["content"]
+    assert "compare" in rules["content"]
+    assert planned["content"] == plan
+    assert planned["tool_calls"]
+    assert observed["content"].startswith("Data from the store")
+
+
 def test_a_thread_goes_on_and_remembers_what_was_seen(new_chat: NewChat, stored: Stored) -> None:
     claim = f"The balance commit causes it [verdict:{stored.verdict_id}]."
     with ScriptedServer([Turn(calls=(LOOK,)), Turn(text=claim), Turn(text=claim)]) as server:

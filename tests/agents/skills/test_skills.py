@@ -18,6 +18,7 @@ from agents.skills import (
     learn_from,
     with_skills,
 )
+from agents.skills.debugging import Debugged, Stage
 from agents.skills.learned import draft_of, learn, learned
 from agents.tools import READING, Desk, Toolbox
 from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, PROJECT, RUN, Stored
@@ -54,6 +55,30 @@ def test_each_level_stands_on_the_one_below(book: SkillBook) -> None:
     opened = book.run("look_into_run", {"run_id": RUN})
     assert opened.investigation_id == CASE
     assert opened.facts[0].evidence[0] == f"investigation:{CASE}"
+
+
+def test_the_steps_of_the_debug_loop_are_a_workflow(book: SkillBook, still_store: Store, stored: Stored) -> None:
+    """Each step gives what the loop promises of it; the workflow says how far the case has come. Shows RM2-7.12."""
+    found = book.run("debug_run", {"run_id": RUN})
+    assert isinstance(found, Debugged)
+    assert (found.investigation_id, found.stage, found.onset) == (CASE, Stage.PROPOSED, 41)
+    kinds = dict.fromkeys(fact.evidence[0].partition(":")[0] for fact in found.facts)
+    assert list(kinds) == ["investigation", "anomaly", "suspect", "diagnostic", "verdict", "proposal"]
+    assert book.run("reach_verdict", {"investigation_id": CASE}).proven
+    assert book.run("rank_suspects", {"investigation_id": CASE}).num_open == 0
+    assert book.run("read_tests", {"investigation_id": CASE}).num_unread == 0
+    with pytest.raises(ConditionFailed, match="shows nothing wrong"):
+        book.run("debug_run", {"run_id": OTHER})
+    with pytest.raises(ConditionFailed, match="the case is stored"):
+        book.run("reach_verdict", {"investigation_id": "case-99"})
+
+
+def test_a_step_that_breaks_its_promise_is_not_given_on(book: SkillBook, still_store: Store, stored: Stored) -> None:
+    (verdict,) = still_store.knowledge.verdicts(CASE)
+    still_store.knowledge.put_verdict(replace(verdict, suspect_keys=("commit:unheard-of",)))
+    with pytest.raises(ConditionFailed, match="a proof rests on re-runs"):
+        book.run("debug_run", {"run_id": RUN})
+    assert still_store.ledger.list(actor="skill:debug_run@1") == []
 
 
 def test_inputs_are_typed_and_conditions_hold(book: SkillBook, still_store: Store) -> None:
@@ -111,7 +136,8 @@ def test_a_skill_uses_only_what_it_declares(still_store: Store, toolbox: Toolbox
 
 def test_use_is_counted_and_composites_are_tools(book: SkillBook, still_store: Store) -> None:
     tools = {each.name: each for each in book.tools()}
-    acting = {"explain_onset": False, "read_case": False, "look_into_run": True}
+    reading = ("explain_onset", "read_case", "rank_suspects", "read_tests", "reach_verdict")
+    acting = {**dict.fromkeys(reading, False), "look_into_run": True, "debug_run": True}
     assert {name: each.acts for name, each in tools.items()} == acting
     found = Toolbox(still_store, tuple(tools.values())).call("explain_onset", {"run_id": RUN})
     assert found.rows[0].text.startswith("anomaly of run run-7")
@@ -181,10 +207,11 @@ def test_reading_a_case_finds_what_its_parts_find(book: SkillBook) -> None:
 
 
 def test_what_a_model_repeats_in_a_thread_becomes_a_skill_of_the_next(still_store: Store, toolbox: Toolbox) -> None:
-    """Shows RM2-7.13: the second time the pattern is one call."""
+    """Shows RM2-7.13: the second time the pattern is one call. RM2-7.11: no person wrote it, and it says who did."""
     kept = learn_from(still_store, toolbox, actions(), evidence=BASIS, author="chat:ada", at=NOW)
     assert kept is not None
     assert kept.key == "skill/anomalies_then_negative_results_then_runs"
+    assert (kept.author, kept.evidence) == ("chat:ada", BASIS)
     assert learn_from(still_store, toolbox, actions(), evidence=BASIS, author="chat:ada", at=NOW) is None
     assert learn_from(still_store, toolbox, actions()[:3], evidence=BASIS, author="chat:ada", at=NOW) is None
     again = Toolbox(still_store, with_skills(still_store, READING, actor="ada", clock=lambda: NOW))
