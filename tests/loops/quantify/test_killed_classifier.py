@@ -5,12 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import psycopg
+import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from needs import CASE, NOW, documents, lines, need, open_case
 from psycopg.rows import dict_row
@@ -22,9 +22,6 @@ from loops.quantify.casebook import CaseBook
 from loops.quantify.loop import ClassifierLoop
 from loops.quantify.work import WORK
 from loops.runner import CaseStatus, Runner
-
-_FORKS = multiprocessing.get_context("forkserver")  # this process has threads, whose locks a fork of it would inherit
-_FORKS.set_forkserver_preload(["langgraph.checkpoint.postgres", "loops.quantify.loop", "loops.quantify.work"])
 
 
 class DyingSaver(PostgresSaver):
@@ -50,7 +47,7 @@ def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None
             os.kill(os.getpid(), signal.SIGKILL)
 
     def carry_out() -> None:
-        effect = store.effects.claim("worker", tuple(EffectKind), -1.0, NOW)
+        effect = store.effects.claim("worker", tuple(EffectKind), 0.0, NOW)
         if effect is None:
             return
         if effect.kind is EffectKind.DEPLOY_CLASSIFIER:
@@ -66,18 +63,28 @@ def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None
 
 
 def in_child(url: str, folder: Path) -> CaseStatus | None:
-    """How far a process of its own came; None when it was killed."""
-    child = _FORKS.Process(target=drive, args=(url, folder))
+    """How far a process of its own came; None when it was killed. It comes from a server that never worked itself:
+    a copy of a process that has used OpenMP would hang."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["needs", "langgraph.checkpoint.postgres", "sklearn.cluster", "loops.runner"])
+    child = context.Process(target=_come_far, args=(url, folder))
     child.start()
     child.join()
-    if child.exitcode == -signal.SIGKILL:
-        return None
     assert child.exitcode is not None
+    if child.exitcode < 0:
+        assert child.exitcode == -signal.SIGKILL
+        return None
     return list(CaseStatus)[child.exitcode]
 
 
-def drive(url: str, folder: Path) -> None:
-    """Its exit status is the place of the case's status in the list of all."""
+def _come_far(url: str, folder: Path) -> None:
+    try:
+        os._exit(list(CaseStatus).index(drive(url, folder)))
+    finally:
+        os._exit(99)
+
+
+def drive(url: str, folder: Path) -> CaseStatus:
     options = {"autocommit": True, "prepare_threshold": 0, "options": "-c search_path=langgraph"}
     with (
         open_store(url, clock=lambda: NOW) as store,
@@ -87,9 +94,10 @@ def drive(url: str, folder: Path) -> None:
         wait = deadly_hands(store, folder, folder / "moments")
         saver = DyingSaver(connection)  # type: ignore[arg-type]
         runner = Runner(store=store, checkpointer=saver, loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
-        sys.exit(list(CaseStatus).index(runner.start(loop.name, CASE).status))
+        return runner.start(loop.name, CASE).status
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_every_version_is_made_once_and_the_same(database_url: str, tmp_path: Path) -> None:
     texts = documents(tmp_path, lines(300))
     with psycopg.connect(database_url, autocommit=True) as connection:
