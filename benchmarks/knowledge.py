@@ -11,8 +11,7 @@ search_p95_ms     a whole search, the question's embedding included, over 100,00
 recall_at_5       questions whose text is among the first five, all texts really embedded; also by file, because the
                   ranking was tried on the own ones
 probes_first, probes_second, probes_second_empty   re-runs of a case, of a second case of it, and of that second case
-                  with an empty memory; `probes_by_fault`: the same with wall seconds over three planted faults, each
-                  again with another seed and in a related version. Shows R801-2.6 and R801-2.12.
+                  with an empty memory. Shows R801-2.6.
 """
 
 from __future__ import annotations
