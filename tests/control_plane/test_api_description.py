@@ -59,6 +59,8 @@ def test_whatever_can_grow_comes_in_pages(store: Store) -> None:
         "ShownProposal",
         "ApprovedProposal",
         "OneExperiment",
+        "Confusion",
+        "OneClassifier",
         "OneEvolution",
         "OnePipeline",
         "WholeThread",

@@ -47,7 +47,7 @@ def deadly_hands(store: Store, folder: Path, moments: Path) -> Callable[[], None
             os.kill(os.getpid(), signal.SIGKILL)
 
     def carry_out() -> None:
-        effect = store.effects.claim("worker", tuple(EffectKind), 0.0, NOW)
+        effect = store.effects.claim("worker", tuple(EffectKind), -1.0, NOW)
         if effect is None:
             return
         if effect.kind is EffectKind.DEPLOY_CLASSIFIER:
