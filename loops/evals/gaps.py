@@ -20,6 +20,7 @@ from loops.statistics.paired import sign_test_p
 
 LEVEL = 0.01
 MANY_UNPARSED = 0.05
+UNREAD = "could not be read"
 _CAUSES = {"extractor": "extraction", "stop": "stop_words", "start": "start_token", "chat": "chat_template"}
 
 
@@ -90,7 +91,7 @@ def findings(evaluations: Sequence[Evaluation]) -> Iterator[str]:
         where = f"{each.task.name} by {each.protocol.name}"
         yield from (f"{where}: {caution.sentence}" for caution in each.warnings)
         if each.unparsed > MANY_UNPARSED:
-            yield f"{where}: {100 * each.unparsed:.1f} % of the answers could not be read, apart from wrong ones"
+            yield f"{where}: {100 * each.unparsed:.1f} % of the answers {UNREAD}, apart from wrong ones"
     yield from (f"{where}: {found.sentence}" for where, found in gaps if found.p < level)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from loops.evals.gaps import UNREAD
 from loops.potential.plan import PotentialPlan
 
 _VIEWS = (
@@ -79,8 +80,11 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
             )
         pairs = "; ".join(f"{one} and {other}" for one, other in found[turned])
         yield f"\nOrder turned between the first and the last checkpoint: {pairs or 'none beyond noise'}.\n"
-    told = [line for lines in found["findings"].values() for line in lines]
+    told = [line for lines in found["findings"].values() for line in lines if UNREAD not in line]
     yield "## Protocols that disagree\n"
+    unparsed = list(found["maximum"].values())[-1]["unparsed"]
+    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in unparsed.items())
+    yield f"Could not be read at the last base checkpoint, which is not the same as wrong: {shares}.\n"
     yield from (f"- {line}" for line in dict.fromkeys(told))
     yield "" if told else "None beyond noise.\n"
 
