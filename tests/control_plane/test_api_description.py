@@ -60,6 +60,7 @@ def test_whatever_can_grow_comes_in_pages(store: Store) -> None:
         "ApprovedProposal",
         "OneExperiment",
         "Confusion",
+        "Texts",
         "OneClassifier",
         "OneEvolution",
         "OnePipeline",
