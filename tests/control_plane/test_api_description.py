@@ -61,6 +61,7 @@ def test_whatever_can_grow_comes_in_pages(store: Store) -> None:
         "OneExperiment",
         "Confusion",
         "Texts",
+        "Outputs",
         "OneClassifier",
         "OneEvolution",
         "OnePipeline",
