@@ -227,7 +227,7 @@ _FORMS: tuple[tuple[Slot, str], ...] = (
     ),
     (
         Slot.AMOUNT,
-        rf"\bhow (?:many|much) (?!of\b)(?P<thing>(?!{_AUX}\b|if\b).+?)(?=\s+{_AUX}\b|$|\?|\s+(?:per|there)\b)",
+        rf"\bhow (?:many|much) (?!of\b)(?P<thing>(?!{_AUX}\b|if\b).+?)(?=\s+{_AUX}\b|$|\?|\s+there\b)",
     ),
     (
         Slot.AMOUNT,
