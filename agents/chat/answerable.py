@@ -34,8 +34,8 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _LASTS = re.compile(
-    r"\b(?:\d[\d,]*|few|several|hundreds?|thousands?|two|three|four|five|six|nine|ten) (?:thousand |hundred |more )?"
-    r"(?:steps?|iterations?|seconds?|minutes?|hours?|days?|weeks?|months?)\b",
+    r"\b(?:\d+(?:,\d{3})*|few|several|hundreds?|thousands?|two|three|four|five|six|nine|ten) "
+    r"(?:thousand |hundred |more )?(?:steps?|iterations?|seconds?|minutes?|hours?|days?|weeks?|months?)\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"(?<=[.;:!?])\s+|,\s+")
