@@ -19,7 +19,7 @@ from agents.chat.questions import Asked
 from agents.chat.reading import Slot
 from agents.chat.weighing import Weighed, vectors_of
 from agents.tools.matching import words
-from context_store.embedding import Embedder
+from context_store.embedding import Embedder, HashedEmbedder
 from context_store.vocabulary import meanings
 
 _HOLDS, _MEANS = 0.6, 0.5  # share of a remedy's words in one passage; cosine of it to a passage
@@ -34,8 +34,8 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _LASTS = re.compile(
-    r"\b(?:\d[\d,]*|few|several|hundreds?|thousands?|two|three|four|five|six|nine|ten) (?:thousand |hundred |more )?"
-    r"(?:steps?|iterations?|seconds?|minutes?|hours?|days?|weeks?|months?)\b",
+    r"\b(?:\d+(?:,\d{3})*|few|several|hundreds?|thousands?|two|three|four|five|six|nine|ten) "
+    r"(?:thousand |hundred |more )?(?:steps?|iterations?|seconds?|minutes?|hours?|days?|weeks?|months?)\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"(?<=[.;:!?])\s+|,\s+")
@@ -138,7 +138,9 @@ class Answerable:
         return f"nothing stored says anything of '{thing}'" if slot is Slot.NAME and share < _HOLDS else ""
 
     def meant(self, thing: str, passages: Sequence[Passage]) -> float:
-        """The largest cosine of a passage."""
+        """The largest cosine of a passage; hashed words know no meanings."""
+        if isinstance(self._embedder, HashedEmbedder):
+            return 0.0
         own = vectors_of(self._embedder, [each.told for each in passages])
         return float((own @ vectors_of(self._embedder, [thing])[0]).max())
 
@@ -154,7 +156,7 @@ def _wanted(asked: Asked) -> set[str]:
     """Words that say which thing is asked about; empty where it is only called by its kind."""
     said = set(words(asked.reading.thing)) - {word for run in asked.runs for word in words(run)}
     if asked.reading.slot is Slot.AMOUNT:
-        return said - _COUNTED
+        return (set(words(asked.owned)) - {word for run in asked.runs for word in words(run)}) - _COUNTED
     named = said - _TYPES
     told = (named - general()) - _MANNER or named - general()
     return set(words(asked.reading.thing)) if told and all(word.isdigit() for word in told) else told

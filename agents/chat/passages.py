@@ -27,7 +27,7 @@ from context_store.records import Investigation, Suspect
 from context_store.records.search import SearchFilter
 from contracts.errors import RepositoryError
 
-_ALL_CASES = 12  # so few are all looked at
+_ALL_CASES = 30  # so few are all looked at
 _MAX_CASES, _MAX_HITS = 8, 40
 _MAX_LINES = 400  # characters of the lines that a suspect changes
 

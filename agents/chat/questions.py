@@ -42,6 +42,7 @@ _FOCUS = re.compile(
     r"|\b(?:which|what) (?!is\b|was\b|were\b|are\b|did\b|do\b|does\b|has\b|have\b|had\b|if\b|we\b)(\w+)",
     re.IGNORECASE,
 )
+_OWNER = r"((?:(?!(?:at|in|on|when|before|after|from|during|and|or|did|was|is|do|does)\b)[\w-]+\s*){1,4})"
 _SEGMENTS = re.compile(r"\bsegments?\s+(\d+)(?:\s*(?:,|and|to|with|vs\.?)\s*(?:segment\s+)?(\d+))?", re.IGNORECASE)
 _PLACE = re.compile(r"\b(layer|expert)s?\s+(?:number\s+)?(\d+)(?:\s*(?:,|and|to)\s*(\d+))?", re.IGNORECASE)
 _BARE = re.compile(r"\W*(?:and |so )?(?:how|what|where|what about|how about)?(?:'s| is| are| was)?\W*", re.IGNORECASE)
@@ -79,6 +80,13 @@ class Asked:
         """Of a question like "is X to blame for Y?", X; "" for any other."""
         match = _SUBJECT.search(self.rest)
         return match[1] if match else ""
+
+    @property
+    def owned(self) -> str:
+        """What the slot is about and whose it is: the learning rate of the router."""
+        thing = self.reading.thing
+        match = re.search(rf"{re.escape(thing)}\s+(?:of|for)\s+{_OWNER}", self.rest, re.IGNORECASE) if thing else None
+        return f"{thing} {match[1]}" if match else thing
 
     @property
     def mover(self) -> str:

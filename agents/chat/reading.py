@@ -227,7 +227,7 @@ _FORMS: tuple[tuple[Slot, str], ...] = (
     ),
     (
         Slot.AMOUNT,
-        rf"\bhow (?:many|much) (?!of\b)(?P<thing>(?!{_AUX}\b|if\b).+?)(?=\s+{_AUX}\b|$|\?|\s+(?:per|there)\b)",
+        rf"\bhow (?:many|much) (?!of\b)(?P<thing>(?!{_AUX}\b|if\b).+?)(?=\s+{_AUX}\b|$|\?|\s+there\b)",
     ),
     (
         Slot.AMOUNT,
@@ -257,6 +257,7 @@ _FORMS: tuple[tuple[Slot, str], ...] = (
         r"\b(?:ablation|experiment|sweep|trial|study|comparison) (?:with|of|on|for|about|against) (?P<thing>.+?)"
         r"(?:\s+(?:turn|go|went|end|look|show|abandon|was|were)|$|\?)",
     ),
+    (Slot.NAME, r"^\W*what (?:\w+ ){0,2}?(?:chang\w+|differ\w*) (?:in|about|with) (?:the|our) (?P<thing>.+)"),
     (Slot.PRESENT, r"\bcompare (?:main|it|that|the run) (?:with|to|against) (?P<thing>.+)"),
     (Slot.WHO, r"^\W*(?:and |so |but )*(?:who|by whom)\b(?! else\b| is to blame\b)(?P<thing>.*)"),
     (Slot.PRESENT, r"\b(?:is|was|are|were) (?P<thing>.+?) (?:switched|turned) (?:on|off)\b"),

@@ -148,7 +148,7 @@ class Retrieval:
     def _by_rules(self, asked: Asked, context: ChatContext) -> Answer:
         """Where an amount is asked for, what was measured or configured under its very name goes before the kind."""
         if asked.reading.slot is Slot.AMOUNT and asked.kind not in (*_EXACT, Kind.COMPARE):
-            thing = f"{'num ' if asked.says(_HOW_MANY) else ''}{_with_owner(asked)}"
+            thing = f"{'num ' if asked.says(_HOW_MANY) else ''}{asked.owned}"
             found = self._measured.value(replace(asked, rest=thing, topic=thing), context)
             if found.known:
                 return found
@@ -227,16 +227,6 @@ class Retrieval:
         if last and (asked.layers or asked.experts):
             return not any(is_at(name, asked) for name in self._store.series.names(run_id))
         return bool(steps) and 0 < last < max(steps)
-
-
-def _with_owner(asked: Asked) -> str:
-    """The thing and whose it is: the learning rate of the router."""
-    thing = asked.reading.thing
-    match = re.search(rf"{re.escape(thing)}\s+(?:of|for)\s+{_OWNER}", asked.rest, re.IGNORECASE)
-    return f"{thing} {match[1]}" if match else thing
-
-
-_OWNER = r"((?:(?!(?:at|in|on|when|before|after|from|during|and|or|did|was|is|do|does)\b)[\w-]+\s*){1,4})"
 
 
 def _with_more(by_rules: Answer, measured: tuple[Statement, ...], weighed: Weighed | None) -> Answer:

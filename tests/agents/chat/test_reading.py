@@ -23,6 +23,7 @@ from context_store import Store
         ("The attention lr: was it ever ruled out?", Slot.SUSPECT, "attention lr"),
         ("How many GPUs was the job using?", Slot.AMOUNT, "GPUs"),
         ("What learning rate was the 130B run at when it broke?", Slot.AMOUNT, "learning rate"),
+        ("how many experts per token do we route to?", Slot.AMOUNT, "experts per token"),
         ("how long did the dedup step take?", Slot.DURATION, "dedup step"),
         ("Which datacenter was the bad node in?", Slot.NAME, "datacenter"),
         ("Was a router z-loss switched on in that run?", Slot.PRESENT, "router z-loss"),
