@@ -94,7 +94,7 @@ def test_a_person_labels_fifty_texts_and_approves_the_deployment(
     assert page.locator("#injected").count() == 0
     page.get_by_text("Deployment", exact=True).click()
     page.get_by_role("button", name="Approve").click()
-    page.get_by_text("Approved", exact=False).first.wait_for()
+    page.locator(".lt-decided.lt-approved").wait_for()
     wait_until(lambda: working.store.knowledge.investigation(CASE).state is InvestigationState.CLOSED)
     found = current(working.settings.classifiers_folder, "offers")
     assert found is not None

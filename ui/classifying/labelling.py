@@ -30,8 +30,9 @@ def _ask(classifier: Classifier) -> None:
         if found.question is None:
             show_empty("Nothing waits for your label", "The loop goes on by itself; its versions are beside.")
             return
-        st.html(_text(found.question))
+        text = st.container()
         _buttons(classifier, found.question)
+        text.html(_text(found.question))  # last: whoever sees it has its own buttons
 
 
 def _buttons(classifier: Classifier, question: Question) -> None:
