@@ -118,8 +118,8 @@ class Runner:
     # --- the graph and its state --------------------------------------------------------------------------------
 
     def _config(self, case_id: str) -> RunnableConfig:
-        loop = self._store.knowledge.investigation(case_id).loop
-        limit = _STEPS_PER_ROUND * (self._limits(loop).max_rounds + 4)
+        most = max(each.max_rounds for each in (self._default_limits, *self._limits_of.values()))
+        limit = _STEPS_PER_ROUND * (most + 4)
         return {"configurable": {"thread_id": case_id}, "recursion_limit": limit}
 
     def _snapshot(self, case_id: str) -> StateSnapshot:

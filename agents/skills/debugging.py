@@ -111,7 +111,7 @@ def _debug(use: Use, inputs: OfRun) -> Debugged:
     steps = {
         Stage.SUSPECTED: use.skill("rank_suspects", investigation_id=case_id),
         Stage.TESTED: use.skill("read_tests", investigation_id=case_id),
-        Stage.DECIDED: use.skill("reach_verdict", investigation_id=case_id),
+        Stage.DECIDED: use.skill("weigh_proof", investigation_id=case_id),
         Stage.PROPOSED: use.skill("proposed_fixes", investigation_id=case_id),
     }
     reached = [stage for stage, found in steps.items() if found.facts]
@@ -131,7 +131,7 @@ DEBUGGING = (
         inputs=OneCase, outputs=Tests, run=_tests, parts=("reruns",), before=(CASE_STORED,),
     ),
     Skill(
-        name="reach_verdict", version=1, level=Level.COMPOSITE, about="What a case has proven, with its scope.",
+        name="weigh_proof", version=1, level=Level.COMPOSITE, about="What a case has proven, with its scope.",
         inputs=OneCase, outputs=Decision, run=_decision, parts=("case_facts",), before=(CASE_STORED,),
         after=(_PROOF,),
     ),
@@ -144,7 +144,7 @@ DEBUGGING = (
         name="debug_run", version=1, level=Level.WORKFLOW,
         about="Have the debug loop look into a run, and say how far it has come: suspects, tests, verdict, proposal.",
         inputs=OfRun, outputs=Debugged, run=_debug, tools=("start_investigation",),
-        parts=("find_onset", "rank_suspects", "read_tests", "reach_verdict", "proposed_fixes"),
+        parts=("find_onset", "rank_suspects", "read_tests", "weigh_proof", "proposed_fixes"),
         before=(RUN_STORED,), after=(FOUND, CASE_OF_RUN),
     ),
 )  # fmt: skip

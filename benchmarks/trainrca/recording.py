@@ -137,7 +137,8 @@ def pack(file: Path, launch: Launch, outcome: Outcome) -> None:
 def unpack(file: Path, launch: Launch) -> Outcome:
     """Lay a kept segment where the launch wants it."""
     with tempfile.TemporaryDirectory() as draft, tarfile.open(file) as archive:
-        archive.extractall(draft, filter="data")
+        inside = [each for each in archive if each.isfile() and ".." not in Path(each.name).parts]
+        archive.extractall(draft, members=[each for each in inside if not Path(each.name).is_absolute()])
         return _lay(Path(draft), launch)
 
 

@@ -115,7 +115,7 @@ def test_a_policy_that_makes_no_sense_is_refused(
 
 def test_the_major_actions_are_listed(store: Store) -> None:
     assert {EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.PATCH_CODE} <= MAJOR
-    assert frozenset(EffectKind) - {EffectKind.DIAGNOSTIC_RUN, EffectKind.UNDO} == MAJOR
+    assert frozenset(EffectKind) - {EffectKind.DIAGNOSTIC_RUN, EffectKind.CASE_WORK, EffectKind.UNDO} == MAJOR
 
 
 # --- levels

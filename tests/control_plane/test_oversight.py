@@ -12,6 +12,7 @@ import pytest
 from case import CASE, RUN, apply, approve, diagnostic, drive, finish, propose_fix
 from small_project import SmallProject, until
 
+from context_store.policies import WITHIN_BUDGET
 from context_store.records import Amount, EffectRequest, Principal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, ProposalState, Role, RunState
 from contracts.errors import RepositoryError, UserInputError
@@ -186,7 +187,7 @@ def test_a_log_that_says_approved_approves_nothing(lathe: Lathe, bad_run: SmallP
     assert lathe.store.budgets.state(CASE).cpu_s == 100.0
 
 
-@pytest.mark.parametrize("kind", sorted(set(EffectKind) - {EffectKind.DIAGNOSTIC_RUN}))
+@pytest.mark.parametrize("kind", sorted(set(EffectKind) - WITHIN_BUDGET))
 def test_an_effect_that_is_requested_directly_is_refused(lathe: Lathe, bad_run: SmallProject, kind: str) -> None:
     """Whatever the kind: no proposal, nothing done. What no executor carries out stays undone."""
     request = EffectRequest(

@@ -128,8 +128,10 @@ def test_loops_tell_what_they_are_for_and_what_their_scores_are_held_against(
     store.ledger.append("loop:debug", "propose", SUBJECT, {"step": "1.propose", "text": "replay it"}, (), 5.0)
     store.ledger.append("ada", "note", SUBJECT, {}, (), 6.0)
     viewer = header(store, Role.VIEWER)
-    (loop,) = client.get("/api/v1/loops", headers=viewer).json()["loops"]
-    assert (loop["name"], loop["level"], loop["cases"]["open"]) == ("debug", "propose", 1)
+    loops = {each["name"]: each for each in client.get("/api/v1/loops", headers=viewer).json()["loops"]}
+    assert loops.keys() == {"debug", "classifier", "potential", "recipe", "evolve"}
+    loop = loops["debug"]
+    assert (loop["level"], loop["cases"]["open"]) == ("propose", 1)
     assert loop["charter"]["broken_links"] == ["execute"]
     entries = client.get("/api/v1/loops/debug/ledger", headers=viewer).json()["entries"]
     assert [entry["detail"]["text"] for entry in entries] == ["replay it"]

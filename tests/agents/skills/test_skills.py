@@ -64,13 +64,13 @@ def test_the_steps_of_the_debug_loop_are_a_workflow(book: SkillBook, still_store
     assert (found.investigation_id, found.stage, found.onset) == (CASE, Stage.PROPOSED, 41)
     kinds = dict.fromkeys(fact.evidence[0].partition(":")[0] for fact in found.facts)
     assert list(kinds) == ["investigation", "anomaly", "suspect", "diagnostic", "verdict", "proposal"]
-    assert book.run("reach_verdict", {"investigation_id": CASE}).proven
+    assert book.run("weigh_proof", {"investigation_id": CASE}).proven
     assert book.run("rank_suspects", {"investigation_id": CASE}).num_open == 0
     assert book.run("read_tests", {"investigation_id": CASE}).num_unread == 0
     with pytest.raises(ConditionFailed, match="shows nothing wrong"):
         book.run("debug_run", {"run_id": OTHER})
     with pytest.raises(ConditionFailed, match="the case is stored"):
-        book.run("reach_verdict", {"investigation_id": "case-99"})
+        book.run("weigh_proof", {"investigation_id": "case-99"})
 
 
 def test_a_step_that_breaks_its_promise_is_not_given_on(book: SkillBook, still_store: Store, stored: Stored) -> None:
@@ -136,7 +136,7 @@ def test_a_skill_uses_only_what_it_declares(still_store: Store, toolbox: Toolbox
 
 def test_use_is_counted_and_composites_are_tools(book: SkillBook, still_store: Store) -> None:
     tools = {each.name: each for each in book.tools()}
-    reading = ("explain_onset", "read_case", "rank_suspects", "read_tests", "reach_verdict")
+    reading = ("explain_onset", "read_case", "rank_suspects", "read_tests", "weigh_proof")
     acting = {**dict.fromkeys(reading, False), "look_into_run": True, "debug_run": True}
     assert {name: each.acts for name, each in tools.items()} == acting
     found = Toolbox(still_store, tuple(tools.values())).call("explain_onset", {"run_id": RUN})
