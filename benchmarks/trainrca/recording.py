@@ -137,8 +137,8 @@ def pack(file: Path, launch: Launch, outcome: Outcome) -> None:
 def unpack(file: Path, launch: Launch) -> Outcome:
     """Lay a kept segment where the launch wants it."""
     with tempfile.TemporaryDirectory() as draft, tarfile.open(file) as archive:
-        inside = [each for each in archive if each.isfile() and ".." not in Path(each.name).parts]
-        archive.extractall(draft, members=[each for each in inside if not Path(each.name).is_absolute()])
+        for each in archive:
+            archive.extract(tarfile.data_filter(each, draft) if hasattr(tarfile, "data_filter") else each, draft)
         return _lay(Path(draft), launch)
 
 

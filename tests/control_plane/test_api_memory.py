@@ -88,8 +88,8 @@ def test_a_rank_says_what_it_leaves_out_and_what_stands_apart(ask: Asker, store:
         store.evals.add(
             NewScore(
                 project_id="p", run_id="r", segment=0, step=1, checkpoint=store.projects.get("p").path, recipe=linked,
-                benchmark="arc", metric="acc", protocol="few-shot", shots=shots, harness="own", harness_version="1", value=value,
-                owner="a",
+                benchmark="arc", metric="acc", protocol="few-shot", shots=shots, harness="own", harness_version="1",
+                value=value, owner="a",
             )
         )  # fmt: skip
     found = ask("evals/rank", benchmark="arc")
