@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from case_file import StoredCase, store_case
-from running import RunningLathe
+from running import RunningLathe, wait_until
 
 Page = Any
 
@@ -94,8 +94,8 @@ def test_an_admin_lets_a_loop_act_within_a_list_and_a_budget_and_takes_it_back(p
     revoking = page.get_by_test_id("stForm").filter(has=page.get_by_role("button", name="Revoke it")).first
     revoking.get_by_label("Why").fill("somebody is here")
     revoking.get_by_role("button", name="Revoke it").click()
-    page.locator(".lt-table", has_text="nobody is here at night").get_by_text("until").wait_for()
-    assert lathe.store.policies.level("debug") == "propose"
+    wait_until(lambda: lathe.store.policies.level("debug") == "propose")
+    page.locator(".lt-table tr", has_text="nobody is here at night").get_by_text("until").wait_for()
 
 
 def test_the_chat_answers_without_a_model_and_its_cards_open_the_objects(page: Page, lathe: RunningLathe) -> None:
