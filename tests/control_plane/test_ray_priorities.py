@@ -52,7 +52,10 @@ def trainings() -> dict[str, psutil.Process]:
     """Training processes of this Ray by run."""
     found = {}
     for process in psutil.Process().children(recursive=True):
-        command = process.cmdline()
+        try:
+            command = process.cmdline()
+        except psutil.NoSuchProcess:  # it has just ended
+            continue
         if "trainer.child" in command:
             found[Path(command[-1]).parents[1].name] = process
     return found

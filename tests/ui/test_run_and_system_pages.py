@@ -85,6 +85,8 @@ def test_an_admin_lets_a_loop_act_within_a_list_and_a_budget_and_takes_it_back(p
     page.get_by_role("option", name="pause run").first.click()
     page.keyboard.press("Escape")
     page.get_by_label("At most so many").fill("3")
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(1500)  # the page is drawn again with it
     page.get_by_role("button", name="Set it").click()
     page.locator(".lt-table", has_text="act: pause run, at most 3").get_by_text("nobody is here at night").wait_for()
     (stored,) = [each for each in lathe.store.policies.list() if each.kind == "autonomy"]
