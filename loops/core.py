@@ -77,7 +77,7 @@ class Limits:
     def sentence(self) -> str:
         """The stop rule and the budget, told before anything is run."""
         return (
-            "it stops when the cause is proven or nothing is left to tell apart, and at the latest after "
+            "it stops when the loop has its answer or nothing is left to try, and at the latest after "
             f"{self.max_rounds} rounds, {self.reruns} re-runs, {self.cpu_s:.0f} CPU s or {self.wall_s:.0f} s"
         )
 
