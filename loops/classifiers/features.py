@@ -1,7 +1,7 @@
 """Hashed text features by array arithmetic alone, so that training and a one-file scorer share them (numpy only).
 
-A document becomes the set of its words, its pairs of neighbouring words, and its tokens as they are written (between
-blanks, with case and signs). Each element is a 64-bit hash of which the top bits are a column (feature hashing,
+A document becomes the set of its words, its pairs of neighbouring words, its tokens as they are written (between
+blanks, with case and signs), and every three bytes that follow each other in lower case. Each element is a 64-bit hash of which the top bits are a column (feature hashing,
 Weinberger et al. 2009, without signs: elements are rare enough here). All documents of a batch are one array of bytes.
 """
 
@@ -17,6 +17,8 @@ HEAD_CHARS, TAIL_CHARS = 2500, 1500  # what lies between is not read: texts say 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
 _WHOLE = np.uint64(0xFFFFFFFFFFFFFFFF)
+_FIVE_BYTES = np.uint64(40)
+_THREE = np.uint64(3)
 _BLANK = 32
 _KEPT = "$!%"  # signs that are part of a word
 
@@ -49,10 +51,11 @@ def columns(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     joined = b"".join(encoded)
     words, of_word = _hashes(joined.translate(_WORDS), ends)
     tokens, of_token = _hashes(joined.translate(_TOKENS), ends)
+    triples, of_triple = _triples(joined.lower(), ends)
     together = of_word[:-1] == of_word[1:]
     pairs = _mixed(words[:-1] * np.uint64(31) + words[1:])[together]
-    hashes = np.concatenate([words, pairs, _mixed(tokens + _ODD)])
-    keys = np.concatenate([of_word, of_word[:-1][together], of_token]) << BITS
+    hashes = np.concatenate([words, pairs, _mixed(tokens + _ODD), triples])
+    keys = np.concatenate([of_word, of_word[:-1][together], of_token, of_triple]) << BITS
     keys |= (hashes >> np.uint64(64 - BITS)).astype(np.int64)
     keys.sort()
     keys = keys[np.flatnonzero(np.diff(keys, prepend=-1))]
@@ -70,7 +73,7 @@ def _hashes(joined: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64],
 
     The hash is of its first and its last eight bytes and its length; runs that agree in all three count as one.
     """
-    eights: NDArray[np.uint64] = np.ndarray((len(joined),), dtype="<u8", buffer=joined + bytes(8), strides=(1,))
+    eights = _eights(joined)
     filled = np.frombuffer(joined, np.uint8) != _BLANK
     edges = np.flatnonzero(np.diff(filled, prepend=False, append=False))
     first, behind = edges[::2], edges[1::2]
@@ -80,6 +83,18 @@ def _hashes(joined: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64],
     end = eights[np.maximum(behind - 8, first)] & kept
     of_text = np.repeat(np.arange(ends.size), np.diff(np.searchsorted(first, ends), prepend=0))
     return _mixed(np.asarray(begin * _ODD + end * _OTHER + length, dtype=np.uint64)), of_text
+
+
+def _triples(joined: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Of every three bytes of one text that follow each other: their hash and the number of the text."""
+    of_text = np.repeat(np.arange(ends.size), np.diff(ends, prepend=0))
+    inside = of_text[:-2] == of_text[2:]
+    return _mixed(_mixed((_eights(joined)[:-2][inside] << _FIVE_BYTES) * _OTHER + _THREE)), of_text[:-2][inside]
+
+
+def _eights(joined: bytes) -> NDArray[np.uint64]:
+    """Eight bytes from every place on, zeros behind the end."""
+    return np.ndarray((len(joined),), dtype="<u8", buffer=joined + bytes(8), strides=(1,))
 
 
 def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
