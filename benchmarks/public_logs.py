@@ -75,7 +75,7 @@ LOGS = (
         known="spike at 31,219 led by the gradient norm from 31,215; speed falls at 42,782 to 42,784",
         wanted=(
             Wanted(kinds=("spike",), steps=(31215, 31219)),
-            Wanted(kinds=("throughput",), steps=(42780, 42784), words="machine"),
+            Wanted(kinds=("throughput",), steps=(42780, 42784), words="loss does not move"),
         ),
     ),
     Log(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic import CUTS, HEALTHY, INNOCENT, Code, run_view
 
+import loops.debug.detectors
 from loops.debug.case import group_findings
 from loops.debug.detectors import DETECTORS, non_finite, spike, throughput
 from loops.debug.finding import Finding
@@ -203,3 +207,15 @@ def test_a_faint_finding_does_not_lead_beside_a_clear_one() -> None:
     found = findings(view)
     assert {"trend", "level_shift"} <= {f.kind for f in found}
     assert "router" in found[0].series[0]
+
+
+_CAUSAL = re.compile(r"\b(because|caus(e|es|ed|ing)|due to|leads? to|a matter of|forced?|owing to)\b")
+
+
+@pytest.mark.parametrize("path", sorted(Path(loops.debug.detectors.__path__[0]).glob("*.py")), ids=lambda path: path.stem)
+def test_a_detector_says_what_is_seen_and_no_cause(path: Path) -> None:
+    """Shows R801-10.1: no causal sentence without its re-run."""
+    tree = ast.parse(path.read_text())
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in told]
+    assert [text for text in texts if isinstance(text, str) and _CAUSAL.search(text)] == []

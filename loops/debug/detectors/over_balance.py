@@ -73,7 +73,7 @@ def _finding(
 ) -> Finding:
     onset = fall.onset if penalty is None else penalty[1].onset
     before, after = np.exp(fall.normal), np.exp(fall.anomalous)
-    text = f"the experts are forced to equal loads in all layers {steps_phrase(onset)}: "
+    text = f"the loads of the experts become equal in all layers {steps_phrase(onset)}: "
     text += f"MaxVio falls from {before:.2f} to {after:.2f}"
     series = names
     if penalty is not None:
