@@ -212,7 +212,9 @@ def test_a_faint_finding_does_not_lead_beside_a_clear_one() -> None:
 _CAUSAL = re.compile(r"\b(because|caus(e|es|ed|ing)|due to|leads? to|a matter of|forced?|owing to)\b")
 
 
-@pytest.mark.parametrize("path", sorted(Path(loops.debug.detectors.__path__[0]).glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(Path(loops.debug.detectors.__path__[0]).glob("*.py")), ids=lambda path: path.stem
+)
 def test_a_detector_says_what_is_seen_and_no_cause(path: Path) -> None:
     """Shows R801-10.1: no causal sentence without its re-run."""
     tree = ast.parse(path.read_text())

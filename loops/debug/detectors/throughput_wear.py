@@ -25,9 +25,9 @@ _STALL, _MIN_STALLS, _REGULAR, _COST = 1.5, 6, 0.2, 0.05  # times the median; co
 
 
 def detect(view: RunView) -> list[Finding]:
-    """At most one finding, in the first stretch between two resumes that shows it: stalls, else a step, else a creep."""
+    """At most one finding, in the first stretch between resumes that shows one: stalls, else a step, else a creep."""
     for name, sign in _SPEEDS:
-        steps, values = view.series(name)
+        _, values = view.series(name)
         if values.size >= _MIN_POINTS and values.min() > 0.0:
             found = (_in_stretch(view, name, stretch, sign) for stretch in view.stretches)
             return next((each for each in found if each), [])
