@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.false_alarm_parts.plants import late, scaled
 from context_store import Store
 from context_store.records import Anomaly, Suspect
-from contracts.enums import CauseKind, InvestigationState, Verdict
+from contracts.enums import CauseKind, InvestigationState, Scope, Verdict
 from contracts.evidence import EvidenceRef
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import RunView
@@ -57,5 +57,7 @@ def remember(store: Store, runs: Sequence[str], commit: str) -> Callable[[RunVie
             status=Verdict.PROVEN,
         )
     )
-    store.knowledge.set_investigation(_CASE, state=InvestigationState.CLOSED, verdict=Verdict.PROVEN)
+    store.knowledge.set_investigation(
+        _CASE, state=InvestigationState.CLOSED, verdict=Verdict.PROVEN, scope=Scope.THIS_RUN
+    )
     return lambda view: scaled(view, {r"max_vio/layers\..*": np.where(late(view), _FACTOR, 1.0)})

@@ -93,7 +93,8 @@ def _burst(view: RunView) -> RunView:
 
 
 def _resume(view: RunView) -> RunView:
-    return scaled(view, {"lm_loss|loss": 1.0 + late(view) * np.exp(-since(view) / 8.0)})
+    decaying = late(view).astype(np.float64) * np.exp(-since(view) / 8.0)
+    return scaled(view, {"lm_loss|loss": 1.0 + decaying})
 
 
 def _redone(view: RunView) -> RunView:
@@ -126,7 +127,7 @@ PLANTS: Mapping[str, Callable[[RunView], RunView]] = {
     "redone_steps": _redone,
     "resume": _resume,
     "self_check": _set("self_check@rank=1", 1.0),
-    "rank_departure": _at_once(r".*@rank=1", 3.0),
+    "rank_departure": lambda view: scaled(view, {r".*loss@rank=1": np.full(view.steps.size, 3.0)}),
     "peer_departure": _one_layer,
     "expert_departure": _set(r"expert_load/layers\.1/experts\.1", 0.0),
     "imbalance": lambda view: scaled(view, {r"max_vio/layers\.1": np.full(view.steps.size, 4.0)}),
@@ -134,7 +135,7 @@ PLANTS: Mapping[str, Callable[[RunView], RunView]] = {
     "balance_bound": _at_once("balance_loss(/layers.*)?", 0.5),
     "trend": _growing(r"weight_norm/layers\..*\.router", 0.02),
     "module_divergence": lambda view: scaled(view, {r"weight_norm/layers\..*\.router": np.exp(0.03 * view.steps)}),
-    "level_shift": _at_once(r"router_logit_std/layers\..*", 4.0),
+    "level_shift": _at_once(r"router_logit_std/layers\..*", 12.0),
     "drift": _in_stretch("lm_loss|loss", 1.0),
     "spike": _spike,
     "few_points": _burst,
