@@ -22,7 +22,7 @@ _MIN_PENALTY = float(np.log(2.0))
 _FALL_WITH_PENALTY = float(np.log(1.12))  # MaxVio falls by 11 % while the penalty doubles
 _FALL_ALONE = float(np.log(1.8))
 _MIN_LAYERS, _MIN_POINTS = 0.75, 40
-_MOST_OF_LOSS = 0.2  # of the loss is the penalty all along; healthy trainings had 0.11 at most
+_MOST_OF_LOSS, _USUAL = 0.2, 0.035  # share of the penalty in the loss; healthy trainings had 0.11 at most
 _BY_CHANCE = 0.5  # of sqrt(2 ln E) sd of an expert's load when tokens choose by chance; the largest of E has about 0.7
 _STANDING, _PARTS = 0.9, 4  # share of the points at which the one holds, and parts of the run of the other
 
@@ -61,14 +61,14 @@ def _standing(view: RunView, family: Family) -> list[Finding]:
         return []
     rows, shares = family.values[:, points], view.values.get("aux_loss_share")
     share = np.zeros(points.size) if shares is None else shares[points]
-    least = _chance(view.segments[0].declared)
+    least = _chance(view.segments[0].declared if view.segments else {})
     levels = np.stack([np.median(part, axis=1) for part in np.array_split(rows, _PARTS, axis=1)])
     vio = f"MaxVio {np.median(rows):.2f}"
     if np.mean(share >= _MOST_OF_LOSS) >= _STANDING:
         text = f"the balance penalty is {100 * np.median(share):.0f} % of the loss all along ({vio})"
-        return [_all_along(view, points, text, ("aux_loss_share",), np.log(np.maximum(share, 1e-12))[None], 0.035)]
+        return [_all_along(view, points, text, ("aux_loss_share",), np.log(np.maximum(share, 1e-12))[None], _USUAL)]
     if np.all(np.mean(levels < least, axis=1) >= _MIN_LAYERS):
-        text = f"the loads of the experts are more equal all along than chance makes them: {vio}, by chance {least:.2f}"
+        text = f"the loads of the experts are more equal all along than chance makes them: {vio}, below {least:.2f}"
         return [_all_along(view, points, text, family.names, np.log(np.maximum(rows, 1e-12)), least)]
     return []
 
