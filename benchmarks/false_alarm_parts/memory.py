@@ -20,22 +20,13 @@ _NEVER = 10**9
 
 def remember(store: Store, runs: Sequence[str], commit: str) -> Callable[[RunView], RunView]:
     """Store the diagnosis as that of the newest run; what plants its anomaly into another."""
-    layers = tuple(f"max_vio/layers.{layer}" for layer in range(4))
-    probe = Probe(
-        series=layers,
-        reading=Reading.LOG_LEVEL,
-        normal=(0.0,) * len(layers),
-        anomalous=(float(np.log(_FACTOR)),) * len(layers),
-        noise=(_NOISE,) * len(layers),
-        since=1,
-        until=_NEVER,
-    )
+    probe = _fall()
     evidence = (EvidenceRef(kind="run", id=runs[-1]),)
     anomaly = store.knowledge.put_anomaly(
         Anomaly(
             run_id=runs[-1],
             kind="over_balance",
-            series=layers,
+            series=probe.series,
             onset=(1, 1),
             severity=0.5,
             statement="MaxVio fell in all layers",
@@ -61,3 +52,17 @@ def remember(store: Store, runs: Sequence[str], commit: str) -> Callable[[RunVie
         _CASE, state=InvestigationState.CLOSED, verdict=Verdict.PROVEN, scope=Scope.THIS_RUN
     )
     return lambda view: scaled(view, {r"max_vio/layers\..*": np.where(late(view), _FACTOR, 1.0)})
+
+
+def _fall() -> Probe:
+    """MaxVio of four layers at a third."""
+    layers = tuple(f"max_vio/layers.{layer}" for layer in range(4))
+    return Probe(
+        series=layers,
+        reading=Reading.LOG_LEVEL,
+        normal=(0.0,) * len(layers),
+        anomalous=(float(np.log(_FACTOR)),) * len(layers),
+        noise=(_NOISE,) * len(layers),
+        since=1,
+        until=_NEVER,
+    )
