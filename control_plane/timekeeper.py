@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from context_store import Store
 from context_store.records import Run, Schedule, TriageMark
 from context_store.triage import covers
 from contracts.enums import RunRole, RunState, ScheduleAction
@@ -139,7 +140,7 @@ class Timekeeper:
         store.activity.publish("finding", f"{run.name}: {title}", investigation_id=case_id, run_id=run.id)
 
     def _with_news(self, schedule: Schedule) -> Iterator[Run]:
-        """Trainings that began since the schedule was set, or go on, and made steps or ended since the last look."""
+        """Trainings that began since the schedule was set, or go on, and made steps, ended or fell silent since."""
         store = self._lathe.store
         now, project = self._clock(), schedule.target or None
         marks: dict[str, _Mark] = {**store.schedules.marks()}
@@ -148,7 +149,8 @@ class Timekeeper:
         while page := store.runs.list(project_id=project, role=RunRole.TRAINING, limit=_PAGE, before=last):
             for run in page:
                 arrived = run.created_at >= schedule.set_at or run.state is RunState.RUNNING or run.id in marks
-                if arrived and run.last_step > 0 and _has_news(run, marks.get(run.id)):
+                news = arrived and (_has_news(run, marks.get(run.id)) or _fell_silent(store, run))
+                if news and run.last_step > 0:
                     yield run
             last = page[-1].id
 
@@ -183,3 +185,13 @@ def _has_news(run: Run, mark: _Mark | None) -> bool:
     grown = run.last_step - step
     ended = state is not run.state and run.state is not RunState.RUNNING
     return ended or grown < 0 or grown >= max(_MIN_NEW_STEPS, step // 20)
+
+
+def _fell_silent(store: Store, run: Run) -> bool:
+    """A silence was noted that no case holds yet."""
+    from loops.debug import silent
+
+    found = silent(store, run.id) if run.state is RunState.RUNNING else []
+    cases = store.knowledge.investigations(run_id=run.id) if found else []
+    held = {anomaly.kind for case in cases for anomaly in store.knowledge.anomalies(investigation_id=case.id)}
+    return bool(found) and found[0].kind not in held

@@ -10,7 +10,7 @@ import numpy as np
 
 from context_store import Store
 from context_store.records import Anomaly, Investigation
-from contracts.enums import InvestigationState
+from contracts.enums import InvestigationState, RunState
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.detectors import DETECTORS
@@ -21,7 +21,7 @@ from loops.debug.places import place_factor, seat_of
 from loops.debug.ranking import Ranked, rank
 from loops.debug.reading import link_scene
 from loops.debug.recognised import recognise
-from loops.debug.silence import Pause, silence
+from loops.debug.silence import NO_DATA, SPECIFICITY, Pause, silence
 from loops.debug.suspects import Scene, find_scene
 from loops.debug.view import RunView, view_run
 
@@ -76,7 +76,7 @@ def look(store: Store, view: RunView) -> list[Finding]:
     found = [finding for detector in DETECTORS for finding in detector(view)]
     heard = {segment.number for f in found if f.standalone and (segment := view.segment_at(f.onset[1])) is not None}
     recognised = [f for f in recognise(store, view) if (s := view.segment_at(f.onset[1])) and s.number not in heard]
-    return [*found, *recognised]
+    return [*found, *recognised, *silent(store, view.run_id)]
 
 
 def note_silence(store: Store, run_id: str, pause: Pause) -> Finding | None:
@@ -86,6 +86,28 @@ def note_silence(store: Store, run_id: str, pause: Pause) -> Finding | None:
     if finding is not None:
         _store_anomaly(store, view, finding, 0)
     return finding
+
+
+def silent(store: Store, run_id: str) -> list[Finding]:
+    """The noted silence of a run that has said nothing since and has not come to an orderly end; none or one."""
+    run = store.runs.get(run_id)
+    if run.state in (RunState.COMPLETED, RunState.STOPPED):
+        return []
+    noted = [a for a in store.knowledge.anomalies(run_id=run_id) if a.kind == NO_DATA and a.onset[0] > run.last_step]
+    return [
+        Finding(
+            kind=anomaly.kind,
+            series=(),
+            layers=(),
+            onset=anomaly.onset,
+            severity=anomaly.severity,
+            statement=anomaly.statement,
+            evidence=anomaly.evidence,
+            probe=Probe.from_json(anomaly.probe),
+            specificity=SPECIFICITY,
+        )
+        for anomaly in noted[-1:]
+    ]
 
 
 def group_findings(view: RunView, findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -5,13 +5,14 @@ Said only when the two onset intervals do not overlap: a lead that could be zero
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from context_store.records import Anomaly
 from contracts.evidence import EvidenceRef
 
-_WATCHED = ("lm_loss", "loss", "eval", "val")
+_WATCHED = re.compile(r"(lm_loss|loss)([/@]|$)|eval|val")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,4 +53,4 @@ def leads(anomalies: Sequence[Anomaly]) -> list[Lead]:
 
 
 def _is_watched(anomaly: Anomaly) -> bool:
-    return anomaly.series[0].startswith(_WATCHED)
+    return _WATCHED.match(anomaly.series[0]) is not None

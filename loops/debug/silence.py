@@ -13,6 +13,7 @@ from loops.debug.finding import Finding
 from loops.debug.measure import Probe, Reading
 from loops.debug.view import RunView
 
+NO_DATA, SPECIFICITY = "no_data", 70
 _TIMES = ("step_time_s", "iteration_time_s")
 _AT_LEAST_S = 120.0
 _FACTOR = 20.0  # times the usual distance of two logged steps; a checkpoint or an evaluation takes a few
@@ -52,7 +53,7 @@ def silence(view: RunView, pause: Pause) -> Finding | None:
         None: "whether its process is still there cannot be seen from here",
     }[pause.alive]
     return Finding(
-        kind="no_data",
+        kind=NO_DATA,
         series=(),
         layers=(),
         onset=(last + 1, last + 1),
@@ -62,5 +63,5 @@ def silence(view: RunView, pause: Pause) -> Finding | None:
         probe=Probe(
             series=(), reading=Reading.LEVEL, normal=(), anomalous=(), noise=(), since=last + 1, until=last + 1
         ),
-        specificity=70,
+        specificity=SPECIFICITY,
     )

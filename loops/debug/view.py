@@ -26,7 +26,8 @@ _LAYER = re.compile(r"layers\.(\d+)(?=\.|/|$)")
 class SegmentView:
     """One start or resume. Steps `start_step + 1` .. `last_step` were made by it.
 
-    `declared` and `effective` are flat configs with dotted keys; `effective` is that of the segment's first steps.
+    `declared` and `effective` are flat configs with dotted keys; `effective` is what was last used in the segment,
+    `moving` the keys of it that changed on the way.
     """
 
     number: int
@@ -38,6 +39,7 @@ class SegmentView:
     start_checkpoint: str = ""
     declared: Mapping[str, Scalar] = field(default_factory=dict)
     effective: Mapping[str, Scalar] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
     environment: Mapping[str, Scalar] = field(default_factory=dict)
 
 
@@ -129,6 +131,13 @@ class RunView:
         """Segments that continue earlier steps: the change takes effect at `start_step + 1`."""
         return tuple(s for s in self.segments if s.start_step > 0 and np.any(self.steps <= s.start_step))
 
+    @cached_property
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """First and last step between two resumes, in order; those of the run when it was never resumed."""
+        cuts = sorted({s.start_step for s in self.boundaries if s.start_step < self.steps[-1]})
+        ends = (*cuts, *map(int, self.steps[-1:]))
+        return tuple(zip((int(np.min(self.steps, initial=1)), *(cut + 1 for cut in cuts)), ends, strict=False))
+
     def segment_at(self, step: int) -> SegmentView | None:
         """The newest segment that made `step`."""
         made = [s for s in self.segments if s.start_step < step <= s.last_step]
@@ -166,6 +175,7 @@ def view_run(
             start_checkpoint=s.start_checkpoint,
             declared=store.runs.declared(run_id, s.number),
             effective=store.runs.effective(run_id, s.number),
+            moving=_moving(store, run_id, s.number, s.start_step + 1),
             environment=s.environment,
         )
         for s in known
@@ -179,6 +189,11 @@ def view_run(
         parent=_parent(store, run_id) if names is None else None,
         redone=_redone(store, run_id, segments) if names is None else (),
     )
+
+
+def _moving(store: Store, run_id: str, segment: int, first_step: int) -> frozenset[str]:
+    first, last = (store.runs.effective(run_id, segment, step) for step in (first_step, None))
+    return frozenset(key for key, value in first.items() if last[key] != value)
 
 
 def _redone(store: Store, run_id: str, segments: Sequence[SegmentView]) -> tuple[Redone, ...]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_project import SmallProject, descendant, until
+from test_schedules import once, set_one
 
+from contracts.enums import Verdict
+from control_plane.cli.investigate import work_on
 from control_plane.projects import register_project
 from control_plane.silence import SilenceWatch
 from control_plane.trainings import TrainingRequest
 from control_plane.wiring import Lathe
+from loops.debug import detect, open_case
 from loops.debug.silence import Pause, allowed_s, silence
 from loops.debug.view import RunView, make_view
 
@@ -52,6 +57,7 @@ def test_a_training_that_hangs_is_told_once(lathe: Lathe, small_project: SmallPr
     lathe.shipper.begin(launch)
     lathe.backend.submit(launch)
     watch = SilenceWatch(lathe.store)
+    set_one(lathe.store, at=0.0)
     until(lambda: lathe.shipper.ship("run-1", Path(launch.run_folder)) > 0 and _last_step(lathe) > 3)
     assert watch.look(1000.0) == []
     until(lambda: lathe.shipper.ship("run-1", Path(launch.run_folder)) > 0)
@@ -59,11 +65,21 @@ def test_a_training_that_hangs_is_told_once(lathe: Lathe, small_project: SmallPr
     child = descendant("trainer.child")
     os.kill(child.pid, signal.SIGSTOP)
     lathe.shipper.ship("run-1", Path(launch.run_folder))
+    assert once(lathe, time.time()).last_message == "looked at 1 runs, opened 0 cases"
     try:
         watch.look(9100.0)
         (said,) = watch.look(19000.0)
         assert said.startswith("run-1: no step has come for")
         assert watch.look(29000.0) == []
+        looked = [once(lathe, time.time() + wait).last_message for wait in (61, 122)]
+        assert looked == ["looked at 1 runs, opened 1 cases", "looked at 0 runs, opened 0 cases"]
+        (case,) = lathe.store.knowledge.investigations(run_id="run-1")
+        assert case.title == said.removeprefix("run-1: ")
+        assert open_case(lathe.store, "run-1", detect(lathe.store, "run-1"), 1.0) == case.id
+        work_on(lathe, case.id)
+        verdict = lathe.store.knowledge.verdicts(case.id)[0]
+        assert verdict.verdict is Verdict.CANNOT_TELL
+        assert "infrastructure" in verdict.statement
     finally:
         os.kill(child.pid, signal.SIGCONT)
     (found,) = lathe.store.knowledge.anomalies(run_id="run-1")

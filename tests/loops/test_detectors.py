@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic import CUTS, HEALTHY, INNOCENT, Code, run_view
 
+import loops.debug.detectors
+from contracts.events import Scalar
 from loops.debug.case import group_findings
 from loops.debug.detectors import DETECTORS, non_finite, spike, throughput
 from loops.debug.finding import Finding
@@ -37,6 +42,40 @@ def test_over_balance(seed: int) -> None:
     assert found[0].kind == "over_balance"
     assert found[0].onset[0] <= 111 <= found[0].onset[1]
     assert len(found[0].layers) == 8
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_penalty_that_is_too_strong_from_the_first_step_on(seed: int) -> None:
+    """Shows R801-3.2 (a) for a first pilot: there is no change to see."""
+    strong = Code(penalty_scale=8.0)
+    (found,) = findings(run_view(seed, strong, strong, strong))
+    assert (found.kind, found.onset[0]) == ("over_balance", 1)
+    assert "% of the loss all along" in found.statement
+
+
+def test_loads_that_are_more_equal_than_chance_makes_them() -> None:
+    sizes: dict[str, Scalar] = {"moe.num_experts": 8, "moe.top_k": 2, "data.batch_size": 8, "data.seq_len": 64}
+    steps, rng = np.arange(1, 161), np.random.default_rng(1)
+    chosen = np.argsort(rng.random((160, 4, 512, 8)), axis=-1)[..., :2].reshape(160, 4, -1)
+    loads = np.apply_along_axis(np.bincount, -1, chosen, minlength=8)
+    by_chance = loads.max(axis=-1) / loads.mean(axis=-1) - 1.0
+    for factor, kinds in ((1.0, []), (0.5, ["over_balance"])):
+        view = make_view("run", steps, {f"max_vio/layers.{i}": factor * by_chance[:, i] for i in range(4)})
+        view = replace(view, segments=(replace(view.segments[0], declared=sizes),))
+        assert [f.kind for f in findings(view)] == kinds
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_layers_that_are_unbalanced_from_the_first_step_on(seed: int) -> None:
+    """Shows R801-3.2 (b) without a change; the last layer alone needs a second signal."""
+    skipped = Code(skipped_layers=(2, 5))
+    (found,) = findings(run_view(seed, skipped, cuts=(170,)))
+    assert (found.kind, found.layers, found.onset[0]) == ("imbalance", (2, 5), 1)
+    view = run_view(seed, HEALTHY, HEALTHY, HEALTHY)
+    last = {**view.values, "max_vio/layers.7": 3.0 * view.values["max_vio/layers.7"]}
+    assert findings(replace(view, values=last)) == []
+    last["balance_loss/layers.7"] = 1.0 + 4.0 * (view.values["balance_loss/layers.7"] - 1.0)
+    assert [f.layers for f in findings(replace(view, values=last))] == [(7,)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -203,3 +242,17 @@ def test_a_faint_finding_does_not_lead_beside_a_clear_one() -> None:
     found = findings(view)
     assert {"trend", "level_shift"} <= {f.kind for f in found}
     assert "router" in found[0].series[0]
+
+
+_CAUSAL = re.compile(r"\b(because|caus(e|es|ed|ing)|due to|leads? to|a matter of|forced?|owing to)\b")
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(loops.debug.detectors.__path__[0]).glob("*.py")), ids=lambda path: path.stem
+)
+def test_a_detector_says_what_is_seen_and_no_cause(path: Path) -> None:
+    """Shows R801-10.1: no causal sentence without its re-run."""
+    tree = ast.parse(path.read_text())
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in told]
+    assert [text for text in texts if isinstance(text, str) and _CAUSAL.search(text)] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,12 @@ def _modules(seed: int, runaway: float, statistic: str = "weight_norm") -> RunVi
     return make_view("run", STEPS, values)
 
 
+def _resumed_at_60(view: RunView) -> RunView:
+    spans = ((0, 0, 60), (1, 60, 400))
+    segments = [SegmentView(number=n, start_step=lo, last_step=hi, code_version="a") for n, lo, hi in spans]
+    return replace(view, segments=tuple(segments))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_kind_of_module_that_runs_away_from_the_others(seed: int) -> None:
     """Shows R801-3.17: trends of weight and gradient norms that diverge between modules, from the beginning on."""
@@ -77,11 +85,14 @@ def test_a_kind_of_module_that_runs_away_from_the_others(seed: int) -> None:
     assert all(name.endswith(".router") for name in weights.series)
     (gradients,) = module_divergence.detect(_modules(seed, 0.01, "grad_norm"))
     assert "grad_norm of router runs away" in gradients.statement
+    (later,) = module_divergence.detect(_resumed_at_60(_modules(seed, 0.005)))
+    assert (later.series, "over the last half of steps 61-400" in later.statement) == (weights.series, True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_modules_that_grow_at_their_own_speeds_and_slow_down_are_silent(seed: int) -> None:
     assert module_divergence.detect(_modules(seed, 0.0)) == []
+    assert module_divergence.detect(_resumed_at_60(_modules(seed, 0.0))) == []
 
 
 def _experts(seed: int, *, starved: int = 0, swamped: bool = False) -> RunView:

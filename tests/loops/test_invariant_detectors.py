@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from synthetic import CUTS, HEALTHY, run_view
 
-from loops.debug.detectors import balance_bound, gradient_cover, learning_rate, redone_steps
+from loops.debug.case import group_findings
+from loops.debug.detectors import balance_bound, gradient_cover, invariant, learning_rate, redone_steps
 from loops.debug.view import Redone, RunView, SegmentView, make_view
 
 STEPS = np.arange(1, 161)
@@ -155,3 +156,33 @@ def test_equal_steps_slow_parting_and_changed_code_are_silent(seed: int) -> None
     assert redone_steps.detect(_resumed(seed, np.zeros(20))) == []
     assert redone_steps.detect(_resumed(seed, np.linspace(0.0, 0.02, 20) ** 2)) == []
     assert redone_steps.detect(_resumed(seed, np.full(20, 0.1), code="another")) == []
+
+
+# --- declared and used ----------------------------------------------------------------------------------------------
+
+
+def _used(router_lr: float, *, moving: frozenset[str] = frozenset(), **more: object) -> RunView:
+    """Three segments that all declare a router rate of 1e-3 and use `router_lr`."""
+    view = run_view(1, HEALTHY, HEALTHY, HEALTHY)
+    effective = {"optim.router_lr": router_lr, **more}
+    segments = tuple(replace(s, effective={**s.effective, **effective}, moving=moving) for s in view.segments)
+    return replace(view, segments=segments)
+
+
+def test_a_rate_that_is_used_otherwise_than_declared_opens_a_case_by_itself() -> None:
+    """Shows R801-3.4: the optimizer's settings as used, from the first step on or from a resume on, told once."""
+    view = _used(9e-3)
+    (found,) = invariant.detect(view)
+    assert (found.onset, found.standalone) == ((1, 1), True)
+    assert "optim.router_lr is 0.009 although 0.001 is declared" in found.statement
+    assert group_findings(view, [found]) == [[found]]
+    first, *later = view.segments
+    healthy = replace(first, effective={**first.effective, "optim.router_lr": 1e-3})
+    (found,) = invariant.detect(replace(view, segments=(healthy, *later)))
+    assert (found.onset, found.standalone) == ((CUTS[0] + 1, CUTS[0] + 1), True)
+
+
+def test_what_follows_a_schedule_or_a_stage_is_used_as_it_was_meant() -> None:
+    assert invariant.detect(_used(1e-3)) == []
+    assert invariant.detect(_used(9e-3, moving=frozenset({"optim.router_lr"}))) == []
+    assert invariant.detect(_used(9e-3, **{"stage.name": "long"})) == []

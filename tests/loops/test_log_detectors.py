@@ -154,9 +154,16 @@ def test_speed_that_steps_down_creeps_or_stalls() -> None:
         "creeps down by": steady * np.exp(-0.4 * STEPS / STEPS.size),
         "every 10 steps": steady * np.where(STEPS % 10 == 0, 0.4, 1.0),
     }
+    cut = segments()[0]
+    resumed_at_60 = (replace(cut, last_step=60), replace(cut, number=1, start_step=60, last_step=int(STEPS[-1])))
     for words, values in cases.items():
         (found,) = findings(make_view("run", STEPS, {"tokens_per_second": values}))
         assert (found.kind, words in found.statement) == ("throughput", True), found.statement
+        (again,) = findings(make_view("run", STEPS, {"tokens_per_second": values}, resumed_at_60))
+        assert (again.kind, words.split()[0] in again.statement) == ("throughput", True), again.statement
+    fifth = {"tokens_per_second": steady * np.where(STEPS > 150, 0.8, 1.0)}
+    (found,) = findings(make_view("run", STEPS, fifth, resumed_at_60))
+    assert "falls by 20 %" in found.statement
 
 
 def test_slow_steps_that_cost_little_and_a_design_that_slows_down_are_silent() -> None:

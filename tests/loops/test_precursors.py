@@ -27,6 +27,7 @@ def test_the_internal_statistic_that_moved_first_leads() -> None:
         [anomaly("lm_loss", (130, 160)), anomaly("max_vio", (121, 130))],
         [anomaly("lm_loss", (100, 101)), anomaly("max_vio", (121, 130))],
         [anomaly("max_vio", (121, 130))],
+        [anomaly("loss_scale", (150, 160)), anomaly("max_vio", (121, 130))],
         [anomaly("lm_loss", (100, 101))],
         [],
     ],

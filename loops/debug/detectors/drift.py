@@ -116,9 +116,8 @@ def _stretches(view: RunView, rule: Rule, names: tuple[str, ...]) -> Iterator[tu
     rows = transform(np.stack([view.values[name] for name in names]), Reading.LOG_LEVEL)
     complete = np.all(np.isfinite(np.stack([view.values[name] for name in names])), axis=0)
     steps, row = view.steps[complete], np.median(rows[:, complete], axis=0)
-    cuts = [*(s.start_step for s in view.boundaries), int(view.steps[-1])]
-    for lo, hi in zip([-1, *cuts[:-1]], cuts, strict=True):
-        inside = np.flatnonzero((steps > lo) & (steps <= hi))
+    for first, last in view.stretches:
+        inside = np.flatnonzero((steps >= first) & (steps <= last))
         inside = inside[int(_SETTLED * inside.size) :]
         if inside.size >= _MIN_POINTS:
             yield steps[inside], row[inside]

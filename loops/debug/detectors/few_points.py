@@ -96,7 +96,7 @@ def _slow_finding(view: RunView, course: tuple[Steps, Floats], index: int, drop:
         layers=(),
         onset=onset,
         severity=min(1.0, drop),
-        statement=text + "; the loss does not move: a matter of the machine, not of the training",
+        statement=text + "; the loss does not move",
         evidence=(series_ref(view.run_id, "tflops", int(steps[max(index - 5, 0)]), last),),
         probe=_probe("tflops", (median(logs[:index]), median(logs[index:])), 0.01, (onset[1], last)),
         specificity=12,

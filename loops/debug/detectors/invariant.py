@@ -1,6 +1,7 @@
 """What must hold whatever the recipe: the optimizer uses what was declared, and gains and biases are not decayed.
 
-Only what newly breaks at a resume is a finding; a training that always did it this way meant it (R801-3.19).
+A training that always decayed its gains meant it, so only what newly breaks at a resume counts there (R801-3.19). A
+field that is used otherwise than declared is a finding from the first step on.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ _MAX_NAMED = 2
 
 
 def detect(view: RunView) -> list[Finding]:
-    """One finding per resume at which an invariant that held before is broken."""
+    """One finding per start or resume at which an invariant is broken that held before."""
     findings = []
-    for segment in view.boundaries:
+    for segment in view.segments:
         before = view.before(segment)
-        if before is None:
-            continue
         decayed = newly_decayed(view, segment)
         sentences = [f"{name} is decayed in group {group}, it was not before" for name, group in decayed.items()]
-        sentences += sorted(_differing(segment) - _differing(before))
-        if sentences:
-            findings.append(_finding(view, segment, sentences, opens_case=bool(decayed)))
+        known = set(_differing(before).values()) if before else set()
+        differing = {key: text for key, text in _differing(segment).items() if text not in known}
+        sentences += sorted(differing.values())
+        if sentences and (before or any(_is_settled(segment, key) for key in differing)):
+            opens_case = bool(decayed) or any(_is_settled(segment, key) for key in differing)
+            findings.append(_finding(view, segment, sentences, decays=bool(decayed), opens_case=opens_case))
     return findings
 
 
@@ -51,15 +53,20 @@ def _decayed(segment: SegmentView) -> dict[str, str]:
     }
 
 
-def _differing(segment: SegmentView) -> set[str]:
-    """Sentences on fields that are declared one way and used another."""
+def _differing(segment: SegmentView) -> dict[str, str]:
+    """Fields that are declared one way and used another -> a sentence on each."""
     effective, declared = segment.effective, segment.declared
     both = [key for key in effective if key in declared and not key.startswith("data.mixture")]
     return {
-        f"{key} is {effective[key]} although {declared[key]} is declared"
+        key: f"{key} is {effective[key]} although {declared[key]} is declared"
         for key in both
         if _differ(effective[key], declared[key])
     }
+
+
+def _is_settled(segment: SegmentView, key: str) -> bool:
+    """Neither a value with a course, as a penalty or a rate under a schedule has, nor one that a stage sets."""
+    return key not in segment.moving and not key.endswith(".coef") and "stage.name" not in segment.effective
 
 
 def _is_gain_or_bias(key: str) -> bool:
@@ -77,12 +84,12 @@ def _differ(a: Scalar, b: Scalar) -> bool:
     return a != b
 
 
-def _finding(view: RunView, segment: SegmentView, sentences: list[str], *, opens_case: bool) -> Finding:
+def _finding(view: RunView, segment: SegmentView, sentences: list[str], *, decays: bool, opens_case: bool) -> Finding:
     onset = (segment.start_step + 1, segment.start_step + 1)
     more = f" (and {len(sentences) - _MAX_NAMED} more like it)" if len(sentences) > _MAX_NAMED else ""
     place = Place(boundary=segment.start_step, end=view.end_of(segment))
     gains = view.family(_GAINS)
-    series = gains.names if opens_case and gains else ()
+    series = gains.names if decays and gains else ()
     return Finding(
         kind="invariant",
         series=series,
@@ -93,6 +100,6 @@ def _finding(view: RunView, segment: SegmentView, sentences: list[str], *, opens
         evidence=(EvidenceRef(kind="run", id=view.run_id, slice=f"segment-{segment.number}"),),
         probe=probe_at(view, series, Reading.SLOPE, place, onset[0]),
         specificity=70 if series else 15,
-        standalone=bool(series),
+        standalone=opens_case,
         supplied_by=TeamRole.MODEL_TRAINER,
     )

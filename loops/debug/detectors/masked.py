@@ -60,7 +60,7 @@ def _zeros(view: RunView) -> list[Finding]:
             layers=(),
             onset=(first, first),
             severity=0.9,
-            statement=f"{name} is exactly 0.0 at step {first} after values around {usual:.3g}: a lost value, no loss",
+            statement=f"{name} is exactly 0.0 at step {first} after values around {usual:.3g}, all at once",
             evidence=(series_ref(view.run_id, name, max(first - 5, 0), min(first + 5, last)),),
             probe=probe,
             specificity=96,

@@ -35,23 +35,24 @@ class _Departure:
 
 
 def detect(view: RunView) -> list[Finding]:
-    """At most one finding per statistic: the kind of module that runs away most."""
-    if view.boundaries:
-        return []
+    """At most one finding per statistic: the kind of module that runs away most, in the first stretch that shows it."""
     findings = []
     for statistic, least in _STATISTICS.items():
         kinds = {t: f for t, f in view.families.items() if t.startswith(f"{statistic}/layers.*.") and t.count(".") == 2}
-        found = [d for d in _departures(kinds) if abs(d.growth) >= least]
-        if found:
-            findings.append(_finding(view, statistic, max(found, key=lambda d: abs(d.growth)), least))
+        for first, last in view.stretches:
+            inside = (view.steps >= first) & (view.steps <= last)
+            found = [d for d in _departures(kinds, inside) if abs(d.growth) >= least]
+            if found:
+                findings.append(_finding(view, statistic, max(found, key=lambda d: abs(d.growth)), least))
+                break
     return findings
 
 
-def _departures(kinds: Mapping[str, Family]) -> list[_Departure]:
+def _departures(kinds: Mapping[str, Family], inside: NDArray[np.bool_]) -> list[_Departure]:
     rows = {t: np.median(transform(f.values, Reading.LOG_LEVEL), axis=0) for t, f in kinds.items()}
     if len(rows) < _MIN_KINDS:
         return []
-    complete = np.all(np.isfinite(np.stack(list(rows.values()))), axis=0)
+    complete = np.all(np.isfinite(np.stack(list(rows.values()))), axis=0) & inside
     found = []
     for template, row in rows.items():
         others = np.median([other for t, other in rows.items() if t != template], axis=0)
@@ -76,6 +77,7 @@ def _finding(view: RunView, statistic: str, found: _Departure, least: float) -> 
     split = least_squares_split(apart, margin=8)
     low, high = (0, 0) if split is None else (split.low, split.high)
     onset, last = (int(steps[low]), int(steps[min(high, steps.size - 1)])), int(steps[-1])
+    span = "the run" if len(view.stretches) == 1 else f"steps {int(steps[0])}-{last}"
     names, kind = found.family.names, found.family.template.rpartition(".")[2]
     rows = np.log(np.maximum(found.family.values[:, points], 1e-12))
     return Finding(
@@ -86,7 +88,7 @@ def _finding(view: RunView, statistic: str, found: _Departure, least: float) -> 
         severity=min(1.0, 0.4 + 0.2 * abs(found.growth) / least),
         statement=(
             f"{statistic} of {kind} runs away from that of the other modules: against them it changes by a factor of "
-            f"{np.exp(found.growth):.2g} over the last half of the run, and does not slow down"
+            f"{np.exp(found.growth):.2g} over the last half of {span}, and does not slow down"
         ),
         evidence=tuple(series_ref(view.run_id, name, onset[0], last) for name in names[:8]),
         probe=Probe(

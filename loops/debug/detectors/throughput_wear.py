@@ -25,16 +25,22 @@ _STALL, _MIN_STALLS, _REGULAR, _COST = 1.5, 6, 0.2, 0.05  # times the median; co
 
 
 def detect(view: RunView) -> list[Finding]:
-    """At most one finding: stalls, else a step, else a creep. Silent in runs with resumes, where speed may change."""
-    if view.boundaries:
-        return []
+    """At most one finding, in the first stretch between resumes that shows one: stalls, else a step, else a creep."""
     for name, sign in _SPEEDS:
-        steps, values = view.series(name)
+        _, values = view.series(name)
         if values.size >= _MIN_POINTS and values.min() > 0.0:
-            logs = sign * np.log(values)
-            settled = slice(values.size // 20, None)  # the first steps compile, cache and measure
-            return _judge(view, name, steps[settled], logs[settled], sign)
+            found = (_in_stretch(view, name, stretch, sign) for stretch in view.stretches)
+            return next((each for each in found if each), [])
     return []
+
+
+def _in_stretch(view: RunView, name: str, stretch: tuple[int, int], sign: float) -> list[Finding]:
+    steps, values = view.series(name)
+    inside = np.flatnonzero((steps >= stretch[0]) & (steps <= stretch[1]))
+    if inside.size < _MIN_POINTS:
+        return []
+    inside = inside[inside.size // 20 :]  # the first steps compile, cache and measure
+    return _judge(view, name, steps[inside], sign * np.log(values[inside]), sign)
 
 
 def _judge(view: RunView, name: str, steps: np.ndarray, logs: np.ndarray, sign: float) -> list[Finding]:
@@ -96,7 +102,7 @@ def _finding(
     sign: float,
     loss: float,
 ) -> Finding:
-    last = int(view.steps[-1])
+    last = next(hi for _, hi in view.stretches if hi >= onset[1])
     return Finding(
         kind="throughput",
         series=(name,),
