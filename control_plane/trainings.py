@@ -13,19 +13,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import structlog
+
 from context_store import Store
 from context_store.records import Checkpoint, NewRun, Project, Run
 from contracts.backend import Launch, Outcome, TrainerBackend
 from contracts.enums import RunRole
 from contracts.errors import RepositoryError, UserInputError
 from contracts.events import Scalar
-from control_plane.backends.segment import finished_event, is_running
+from control_plane.backends.segment import finished_event, is_running, is_to_stop
 from control_plane.git import Git, require_commit
 from control_plane.run_folders import claim_segment, read_launch, segment_numbers
 from control_plane.shipper import Shipper
 from control_plane.worktrees import CodeVersion, Worktrees
 
 _POLL_S = 0.2
+_MAX_RESTARTS = 3  # of one whose process vanishes again and again
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,16 +168,29 @@ def follow(
 ) -> Outcome:
     """Run the launch to its end and ship its events meanwhile. `on_poll` is called a few times a second.
 
-    `submit` False only waits for a launch that was submitted before.
+    When its process, worker or machine is gone it is started again and goes on from its newest checkpoint, unless it
+    was to stop. `submit` False only waits for a launch that was submitted before.
     """
     if submit:
         shipper.begin(launch)
         backend.submit(launch)
+    restarts = 0 if submit else _MAX_RESTARTS
+    while True:
+        outcome = _ended(backend, shipper, launch, on_poll)
+        if outcome.reason != "died" or restarts == _MAX_RESTARTS or is_to_stop(launch):
+            break
+        restarts += 1
+        _log.warning("the training died and is started again", run=launch.run_id, reason=outcome.message)
+        backend.submit(launch)
+    shipper.finish(launch, outcome)
+    return outcome
+
+
+def _ended(backend: TrainerBackend, shipper: Shipper, launch: Launch, on_poll: Callable[[], None]) -> Outcome:
     outcome = None
     while outcome is None:
         time.sleep(_POLL_S)
         outcome = backend.poll(launch.run_id, launch.segment)
         shipper.ship(launch.run_id, launch.folder)
         on_poll()
-    shipper.finish(launch, outcome)
     return outcome

@@ -18,13 +18,15 @@ from trainer.checkpoint import load_checkpoint, save_checkpoint
 from trainer.hugging_face import export_model, import_model
 from trainer.loader import NOTHING_READ
 from trainer.project import load_recipe
+from trainer.recipe import stage_of
 from trainer.training import TrainingState
 
 
 def export_checkpoint(project: Path, entry: str, overrides: dict[str, Scalar], checkpoint: Path, folder: Path) -> None:
-    """Write the model of a checkpoint of the project's recipe to a Hugging Face folder."""
-    config = load_recipe(project, entry).config.with_overrides(overrides)
-    export_model(config, load_checkpoint(checkpoint).weights, folder)
+    """Write the model of a checkpoint of the project's recipe, as the stage has it whose step was the last."""
+    plan = load_recipe(project, entry).with_overrides(overrides).plan()
+    state = load_checkpoint(checkpoint)
+    export_model(stage_of(plan, max(state.step - 1, 0)).config, state.weights, folder)
 
 
 def import_checkpoint(folder: Path, checkpoint: Path) -> dict[str, Scalar]:

@@ -19,8 +19,8 @@ _FLOAT = 4  # bytes
 
 
 def check_feasible(config: TrainConfig, parameter_group: Callable[[str, int], str], memory_bytes: int) -> None:
-    """Raises ConfigError when the least that the training needs is more than `memory_bytes`."""
-    state, activations = state_bytes(config, parameter_group), activation_bytes(config)
+    """Raises ConfigError when the least that a process of the training needs is more than `memory_bytes`."""
+    state, activations = process_bytes(config, parameter_group), activation_bytes(config)
     if state + activations <= memory_bytes:
         return
     fields, remedy = "model.* and moe.* sizes", "make the model smaller"
@@ -42,18 +42,41 @@ def state_bytes(config: TrainConfig, parameter_group: Callable[[str, int], str])
     return sum(_FLOAT * copies[name] * num_parameters({name: shape}) for name, shape in shapes.items())
 
 
+def process_bytes(config: TrainConfig, parameter_group: Callable[[str, int], str]) -> int:
+    """The state as one process holds it: alone all of it.
+
+    One of several holds its cut, and at each checkpoint all weights and moments whole, which every process gathers.
+    """
+    whole, (size, _) = state_bytes(config, parameter_group), _split(config)
+    if size == 1:
+        return whole
+    gradients = _FLOAT * num_parameters(parameter_shapes(config.model, config.moe, config.mtp))
+    return math.ceil(whole / size) + whole - gradients
+
+
 def activation_bytes(config: TrainConfig) -> int:
-    """What backward surely needs of one micro-batch: attention of the layers it keeps, and logits unless in chunks.
+    """What backward surely needs of one micro-batch of a process: attention of the layers it keeps, and logits.
 
     Short rows keep the probabilities of all pairs of positions, long ones their queries, keys, values and outputs.
+    Context-parallel processes keep the probabilities of their own positions whatever the length, and masks of those.
     """
-    model, data = config.model, config.data
-    rows = math.ceil(data.batch_size / config.parallel.accumulation)
-    layers = 1 if config.numerics.activation_checkpointing else model.num_layers
+    model, data, (size, cp_size) = config.model, config.data, _split(config)
+    rows = math.ceil(data.batch_size * cp_size / size / config.parallel.accumulation)
+    layers, own = 1 if config.numerics.activation_checkpointing else model.num_layers, data.seq_len // cp_size
     pairs, whole = model.num_heads * data.seq_len, 2 * (model.num_heads + model.num_kv_heads) * model.head_dim
-    attention = layers * rows * data.seq_len * (whole if is_long(data.seq_len, config.numerics.compute) else pairs)
-    logits = 0 if chunks_logits(config) else 2 * rows * data.seq_len * model.vocab_size
+    is_whole = cp_size == 1 and is_long(data.seq_len, config.numerics.compute)
+    masks = 0 if cp_size == 1 else pairs * own // model.num_kv_heads
+    if cp_size > 1 and data.documents != "stream":
+        masks += rows * pairs * own
+    attention = layers * rows * own * (whole if is_whole else pairs) + masks
+    logits = 0 if chunks_logits(config) else 2 * rows * own * model.vocab_size
     return _FLOAT * (attention + logits)
+
+
+def _split(config: TrainConfig) -> tuple[int, int]:
+    """How many processes there are, and how many of them share a sequence; simulated ranks are none."""
+    parallel = config.parallel
+    return (parallel.dp_size * parallel.cp_size, parallel.cp_size) if parallel.processes else (1, 1)
 
 
 def machine_memory() -> int:

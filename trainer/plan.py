@@ -1,18 +1,20 @@
-"""What a recipe would do, without doing it: `python -m trainer.plan PROJECT ENTRY [FIELD=VALUE ...]`.
+"""What a recipe would do, without doing it: `python -m trainer.plan [--steps N] PROJECT ENTRY [FIELD=VALUE ...]`.
 
 Nothing is allocated: parameters are counted from their shapes.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from contracts.errors import LatheError
-from trainer.config import TrainConfig
-from trainer.feasibility import activation_bytes, state_bytes
+from trainer.config import ParallelConfig, TrainConfig
+from trainer.feasibility import activation_bytes, process_bytes
 from trainer.project import load_recipe
 from trainer.ranks.mesh import Mesh
 from trainer.recipe import PlannedStage, Recipe
@@ -26,17 +28,24 @@ def plan_lines(recipe: Recipe) -> Iterator[str]:
     config = plan[0].config
     shapes = parameter_shapes(config.model, config.moe, config.mtp)
     total = num_parameters(shapes)
-    yield f"model: {_count(total)} parameters, {_count(_active(config))} of them for a token; {len(shapes)} tensors"
+    yield (
+        f"model: {_count(total)} parameters, {_count(_active(config))} of them for a token; {len(shapes)} tensors; "
+        f"seed {config.seed}"
+    )
     tokens = 0
     for stage in plan:
         tokens += (stage.last_step - stage.first_step) * stage.config.data.batch_size * stage.config.data.seq_len
         yield from _stage_lines(stage, recipe, tokens)
     yield from _repeat_lines(recipe)
-    parallel = config.parallel
-    if parallel.processes:
-        yield from Mesh.of(parallel).lines()
-    else:
-        yield f"one process; data parallel {parallel.dp_size} x context parallel {parallel.cp_size} are simulated"
+
+def until(recipe: Recipe, step: int) -> Recipe:
+    """The recipe as far as `step`; its last stage goes on for longer where that lies behind the end."""
+    if not recipe.stages:
+        return recipe.with_overrides({"steps": step})
+    kept = [(own, at) for own, at in zip(recipe.stages, recipe.plan(), strict=True) if at.first_step < step]
+    last, place = kept[-1]
+    stages = (*(stage for stage, _ in kept[:-1]), replace(last, steps=step - place.first_step))
+    return replace(recipe, stages=stages)
 
 
 def _stage_lines(stage: PlannedStage, recipe: Recipe, tokens: int) -> Iterator[str]:
@@ -62,6 +71,7 @@ def _stage_lines(stage: PlannedStage, recipe: Recipe, tokens: int) -> Iterator[s
     drawn = {source: share for source, share in _shares(config).items() if share}
     yield "  mixture: " + ", ".join(f"{source} {share:.0%}" for source, share in drawn.items())
     yield f"  memory of a process: {_memory(recipe, config)}"
+    yield from ("  " + line for line in _layout(config.parallel))
 
 
 def _repeat_lines(recipe: Recipe) -> Iterator[str]:
@@ -84,11 +94,18 @@ def _shares(config: TrainConfig) -> dict[str, float]:
 
 
 def _memory(recipe: Recipe, config: TrainConfig) -> str:
-    """Weights, gradients and moments are cut over the processes; activations are those of the process's own rows."""
-    parallel = config.parallel
-    size = parallel.dp_size * parallel.cp_size if parallel.processes else 1
-    state, activations = state_bytes(config, recipe.parts.parameter_group) / size, activation_bytes(config) / size
-    return f"{_bytes(state)} for weights, gradients and moments, at least {_bytes(activations)} for activations"
+    state, activations = process_bytes(config, recipe.parts.parameter_group), activation_bytes(config)
+    gathered = ", of which a checkpoint gathers all" if config.parallel.processes else ""
+    return f"{_bytes(state)} for weights, gradients and moments{gathered}, at least {_bytes(activations)} for activations"
+
+
+def _layout(parallel: ParallelConfig) -> Iterator[str]:
+    if parallel.processes:
+        yield from Mesh.of(parallel).lines()
+    else:
+        yield f"one process; data parallel {parallel.dp_size} x context parallel {parallel.cp_size} are simulated"
+    if parallel.accumulation > 1:
+        yield f"{parallel.accumulation} passes of each rank's rows before one update"
 
 
 def _active(config: TrainConfig) -> int:
@@ -111,10 +128,16 @@ def _bytes(size: float) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the plan; 2 when the recipe must be corrected."""
-    project, entry, *assignments = arguments
+    parser = argparse.ArgumentParser(prog="trainer.plan")
+    parser.add_argument("project", type=Path)
+    parser.add_argument("entry")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("assignments", nargs="*")
+    given = parser.parse_args(arguments)
     try:
-        recipe = load_recipe(Path(project), entry)
-        recipe = recipe.with_overrides(dict(each.partition("=")[::2] for each in assignments))
+        recipe = load_recipe(given.project, given.entry)
+        recipe = recipe.with_overrides(dict(each.partition("=")[::2] for each in given.assignments))
+        recipe = until(recipe, given.steps) if given.steps else recipe
         for line in plan_lines(recipe):
             sys.stdout.write(line + "\n")
     except LatheError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from contracts.errors import ConfigError
 from contracts.events import Scalar
 from trainer.config import TrainConfig
 from trainer.parts import Parts
+from trainer.weights import parameter_shapes
 
 _PREFIX = "stages."
 _OWN_SCHEDULE = "schedule."
@@ -60,8 +62,13 @@ class Recipe:
             )
 
     def with_overrides(self, overrides: Mapping[str, Scalar]) -> Recipe:
-        """Config fields of all stages, or `stages.NAME.FIELD` of one. Raises ConfigError for what does not exist."""
+        """Config fields of every stage, or `stages.NAME.FIELD` of one.
+
+        Raises ConfigError for what does not exist, and for a field that a stage sets itself, where it would do nothing.
+        """
         own = {key: value for key, value in overrides.items() if not key.startswith(_PREFIX)}
+        for key in own:
+            self._check_is_not_set(key, overrides)
         stages = {stage.name: stage for stage in self.stages}
         for key, value in overrides.items():
             if key.startswith(_PREFIX):
@@ -72,8 +79,16 @@ class Recipe:
                 stages[name] = _changed(stages[name], changed, value)
         return replace(self, config=self.config.with_overrides(own), stages=tuple(stages.values()))
 
+    def _check_is_not_set(self, key: str, overrides: Mapping[str, Scalar]) -> None:
+        names = [f"{_PREFIX}{s.name}.{key}" for s in self.stages if key == "steps" or key in s.changes]
+        if vain := [name for name in names if name not in overrides]:
+            raise ConfigError(
+                f"'{key}' would do nothing in a stage that sets it itself: {vain[0].split('.')[1]}",
+                remedy=f"set {' and '.join(vain)}",
+            )
+
     def plan(self) -> tuple[PlannedStage, ...]:
-        """All stages in order. Raises ConfigError for a field that a stage changes in vain."""
+        """All stages in order. Raises ConfigError for a change that a training cannot make on its way."""
         if not self.stages:
             return (PlannedStage(name="", first_step=0, last_step=self.config.steps, config=self.config),)
         planned: list[PlannedStage] = []
@@ -116,7 +131,8 @@ def _schedule_of(config: TrainConfig) -> dict[str, Scalar]:
 
 
 def _check(planned: list[PlannedStage]) -> None:
-    for stage in planned[1:]:
+    for before, stage in pairwise(planned):
+        _check_shapes(before, stage)
         parallel, first = stage.config.parallel, planned[0].config.parallel
         fields = ("processes", "dp_size", "cp_size", "ep_size")
         different = [name for name in fields if getattr(parallel, name) != getattr(first, name)]
@@ -125,3 +141,15 @@ def _check(planned: list[PlannedStage]) -> None:
                 f"stage {stage.name} changes parallel.{different[0]}, but the processes stay the same throughout",
                 remedy="stop at the stage's beginning and resume with other parallel.* fields",
             )
+
+
+def _check_shapes(before: PlannedStage, stage: PlannedStage) -> None:
+    """A stage may gain or lose parameters, but goes on with the weights of the others."""
+    shapes, now = (parameter_shapes(each.config.model, each.config.moe, each.config.mtp) for each in (before, stage))
+    different = [name for name in now if name in shapes and shapes[name] != now[name]]
+    if different:
+        raise ConfigError(
+            f"stage {stage.name} changes the shape of '{different[0]}' from {shapes[different[0]]} to "
+            f"{now[different[0]]}, but goes on with the weights of stage {before.name}",
+            remedy="give its model.* and moe.* sizes to all stages",
+        )

@@ -57,7 +57,7 @@ def follow_launch(launch: Launch, rank: int, address: str) -> int:
     keep_freed_memory()
     recipe = _recipe(launch)
     try:
-        with member(recipe.config, rank, address) as (ranks, orders):
+        with member(recipe.plan()[0].config, rank, address) as (ranks, orders):
             training = StagedTraining(recipe, None, time.perf_counter, ranks)
             for order in orders:
                 training.obey(order)
@@ -74,7 +74,7 @@ def _train(
     record.start()
     try:
         recipe = _recipe(launch)
-        with team_of(recipe.config, launch_path, address) as ranks:
+        with team_of(recipe.plan()[0].config, launch_path, address) as ranks:
             return Segment(launch, recipe, log, record, stop_requested, _say, ranks).run()
     finally:
         record.stop()

@@ -51,6 +51,11 @@ def is_running(run_folder: Path, segment: int) -> bool:
     return False
 
 
+def is_to_stop(launch: Launch) -> bool:
+    """True when somebody asked the segment to stop, since it was submitted last."""
+    return _stop_file(launch).exists()
+
+
 def touch_lock(run_folder: Path, segment: int) -> None:
     """Note that somebody means to run the segment now."""
     _lock_path(run_folder, segment).touch()

@@ -24,7 +24,9 @@ def train(
     project: Annotated[
         Path,
         typer.Argument(
-            metavar="RECIPE", help="Folder under git with a recipe.py; a dry run takes MODULE:FUNCTION too."
+            metavar="RECIPE",
+            help="Folder under git whose recipe.py may be one line, `from trainer.recipes.small import recipe`; "
+            "a dry run takes MODULE:FUNCTION too.",
         ),
     ],
     assignments: Annotated[
@@ -46,7 +48,18 @@ def train(
 ) -> None:
     """Train RECIPE at its current commit."""
     if dry_run:
-        raise typer.Exit(_plan(project, assignments or []))
+        if resume or last_commit:
+            raise UserInputError(
+                "a dry run plans the folder as it is now, from the beginning",
+                remedy="leave out --resume and --last-commit",
+            )
+        raise typer.Exit(_plan(project, assignments or [], steps, seed, as_json=as_json))
+    if ":" in str(project) and not project.exists():
+        module, _, function = str(project).rpartition("/")[2].partition(":")
+        raise UserInputError(
+            f"{project} is no folder under git, so a run could not say which code it was",
+            remedy=f"commit a recipe.py with the line: from {module} import {function}" + ("" if function == "recipe" else " as recipe"),
+        )
     with opened() as lathe:
         launch = _prepare(lathe, project, assignments or [], steps, seed, name, resume, last_commit)
         outcome, interrupted = _run(lathe, launch, quiet=as_json)
@@ -58,7 +71,7 @@ def train(
             raise kind(outcome.message, remedy=outcome.remedy)
 
 
-def _plan(recipe: Path, assignments: list[str]) -> int:
+def _plan(recipe: Path, assignments: list[str], steps: int | None, seed: int | None, *, as_json: bool) -> int:
     """The recipe's code runs in a process of its own, in its folder as it is now."""
     parse_overrides(assignments)
     from control_plane.projects import DEFAULT_ENTRY
@@ -66,9 +79,14 @@ def _plan(recipe: Path, assignments: list[str]) -> int:
     folder, entry = (recipe, DEFAULT_ENTRY) if recipe.is_dir() else (Path.cwd(), str(recipe))
     if ":" not in entry:
         raise UserInputError(f"{recipe} is no folder", remedy="give a folder with a recipe.py, or MODULE:FUNCTION")
-    command = [sys.executable, "-m", "trainer.plan", str(folder.resolve()), entry, *assignments]
+    seeded = [f"seed={seed}"] if seed is not None else []
+    until = ["--steps", str(steps)] if steps is not None else []
+    command = [sys.executable, "-m", "trainer.plan", *until, "--", str(folder.resolve()), entry, *assignments, *seeded]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    sys.stdout.write(done.stdout)
+    if as_json and done.returncode == 0:
+        print_json({"plan": done.stdout.splitlines()})
+    else:
+        sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.returncode
 

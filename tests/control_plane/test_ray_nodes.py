@@ -7,25 +7,36 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from case import FINISHED, diagnostic, train_bad_run
-from small_project import SmallProject, make_project, until
+from small_project import SmallProject, commit, git, make_project, until
 
 from contracts.backend import Launch
 from contracts.enums import EffectState
 from contracts.events import CheckpointSaved, Metrics, read_events
 from control_plane.backends.embedded import EmbeddedBackend
 from control_plane.backends.segment import is_running
+from control_plane.projects import register_project
 from control_plane.settings import Settings
+from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 LONG = {"step_s": 0.02}
+REAL = """
+from trainer import Recipe, TrainConfig
+
+def recipe():
+    return Recipe(config=TrainConfig().with_overrides({
+        "steps": 400, "checkpoint.every": 10, "model.num_layers": 2, "model.d_model": 16, "model.num_heads": 2,
+        "model.num_kv_heads": 1, "data.corpus_bytes": 40_000,
+    }))
+"""
 
 
 @pytest.fixture
@@ -91,6 +102,38 @@ def test_a_node_that_is_killed_takes_nothing_but_time(lathe: Lathe, small_projec
     assert after[: len(before)] == before
     assert after[len(before)] == before[-1] + 10, "it went on from its last checkpoint, not from the beginning"
     assert any("starting it again" in each.text for each in lathe.store.activity.after(0, limit=1000))
+
+
+def test_a_run_whose_node_is_killed_ends_with_the_weights_of_one_that_nothing_befell(
+    lathe: Lathe, tmp_path: Path, cluster: Any
+) -> None:
+    """The real trainer over raylets: `follow` starts it again on the other node; equal checkpoint hashes at the end."""
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "recipe.py").write_text(REAL)
+    git(folder, "init", "-q", "-b", "main")
+    head = commit(folder, "start")
+    project = register_project(lathe.store, folder)
+    lost: list[int] = []
+
+    def trained(run_id: str, on_poll: Callable[[], None]) -> str:
+        launch = lathe.trainings.begin(TrainingRequest(run_id=run_id, project=project, commit=head))
+        launch = dataclasses.replace(launch, background=True)  # the head of this cluster runs nothing of that kind
+        assert follow(lathe.backend, lathe.shipper, launch, on_poll=on_poll).reason == "completed"
+        log = read_events(launch.folder / "segment-000" / "events.log")
+        saved = [read.event for read in log if isinstance(read.event, CheckpointSaved)]
+        assert saved[-1].step == 400
+        return saved[-1].sha256
+
+    def kill_node() -> None:
+        run_folder = lathe.settings.runs_folder / "killed"
+        if not lost and saved(run_folder) and (pid := training_pid(run_folder)):
+            lost.append(pid)
+            cluster.remove_node(node_of(cluster, run_folder), allow_graceful=False)
+
+    assert trained("killed", kill_node) == trained("whole", lambda: None)
+    assert lost
+    assert saved(lathe.settings.runs_folder / "killed").count(400) == 1
 
 
 @pytest.mark.parametrize("killed", [("gcs_server", "raylet"), ("raylet",)])

@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_project import SmallProject, commit, git, until
+from small_project import SmallProject, commit, descendant, git, until
 
 from context_store.records import NewRun
 from contracts.enums import RunRole, RunState
 from contracts.errors import ConfigError, LogFormatError, NotFound, RepositoryError, UserInputError
+from contracts.events import Metrics, read_events
 from control_plane.backends.segment import finished_event, is_running
 from control_plane.projects import register_project
 from control_plane.trainings import TrainingRequest, follow
@@ -80,6 +81,26 @@ def test_a_training_whose_process_dies_is_marked_with_the_reason(lathe: Lathe, s
     run = lathe.store.runs.get("run-1")
     assert run.state == RunState.FAILED
     assert "SIGKILL" in run.message
+
+
+def test_a_training_whose_process_is_killed_is_started_again(lathe: Lathe, small_project: SmallProject) -> None:
+    """From its last checkpoint, in its segment; one that was to stop stays stopped."""
+    launch = lathe.trainings.begin(request(lathe, small_project, overrides={"step_s": 0.02}, max_step=60))
+    killed: list[int] = []
+
+    def kill_once() -> None:
+        if not killed and (launch.folder / "checkpoints" / "step-000010").exists():
+            training = descendant("segment-000/launch.json")
+            killed.append(training.pid)
+            for each in [training, *training.children()]:
+                each.kill()
+
+    assert follow(lathe.backend, lathe.shipper, launch, on_poll=kill_once).reason == "completed"
+    assert killed
+    assert lathe.store.runs.get("run-1").state == RunState.COMPLETED
+    log = read_events(launch.folder / "segment-000" / "events.log")
+    steps = [read.event.step for read in log if isinstance(read.event, Metrics)]
+    assert (steps.count(1), set(steps)) == (1, set(range(1, 61)))
 
 
 def test_what_another_process_left_is_loaded_and_marked(lathe: Lathe, small_project: SmallProject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sysconfig
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from small_training import Trainings, small_config
 from contracts.errors import ConfigError, EnvironmentFault, LatheError, UserInputError
 from contracts.events import Scalar
 from trainer.config import TrainConfig
-from trainer.feasibility import activation_bytes, check_feasible, machine_memory, state_bytes
+from trainer.feasibility import activation_bytes, check_feasible, machine_memory, process_bytes, state_bytes
 from trainer.groups import assign_groups
 from trainer.optim import Optimizer
 from trainer.parts import parameter_group
-from trainer.weights import initial_weights, parameter_shapes
+from trainer.plan import plan_lines
+from trainer.recipe import Recipe
+from trainer.weights import initial_weights, num_parameters, parameter_shapes
 
 MANY = {"model.num_layers": 2000, "model.d_model": 16384, "moe.num_experts": 512}
 LONG: dict[str, Scalar] = {"data.seq_len": 2_000_000, "model.rope_base": 5e6, "model.head_dim": 128}
@@ -93,3 +96,23 @@ def test_memory_is_counted_from_below() -> None:
 def test_this_machine_runs_the_default() -> None:
     check_feasible(TrainConfig(), parameter_group, machine_memory())
     assert activation_bytes(small_config(parallel__accumulation=4)) * 4 == activation_bytes(small_config())
+
+
+def test_memory_of_one_of_several_processes() -> None:
+    """Its cut, and whole weights and moments at a checkpoint; with context parallelism whole matrices of own rows."""
+    layout: dict[str, Scalar] = {"parallel__dp_size": 2, "parallel__cp_size": 2, "data__seq_len": 512}
+    alone, one = small_config(**layout), small_config(**layout, parallel__processes=True)
+    whole = state_bytes(alone, parameter_group)
+    assert process_bytes(alone, parameter_group) == whole
+    weights = 4 * num_parameters(parameter_shapes(one.model, one.moe))
+    assert process_bytes(one, parameter_group) == math.ceil(whole / 4) + whole - weights
+    heads, groups, rows, own = 2, 2, 4, 256
+    probabilities, mask, logits = 2 * rows * heads * own * 512, groups * own * 512, 2 * rows * own * 256
+    assert activation_bytes(one) == 4 * (probabilities + mask + logits)
+    with pytest.raises(ConfigError, match="need at least"):
+        check_feasible(one, parameter_group, process_bytes(one, parameter_group) + activation_bytes(one) - 1)
+    (line,) = [line for line in plan_lines(Recipe(config=one)) if "memory" in line]
+    assert line == (
+        "  memory of a process: 0.2 MiB for weights, gradients and moments, of which a checkpoint gathers all, "
+        "at least 11.0 MiB for activations"
+    )

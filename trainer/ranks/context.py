@@ -6,13 +6,14 @@ T = G * P rows of queries.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from trainer.attention import AttentionTables, turn
+from trainer.attention import AttentionTables, Rotations, turn
 from trainer.config import ModelConfig
 from trainer.ranks.collectives import gathered
 from trainer.ranks.mesh import Mesh
@@ -29,14 +30,15 @@ class ContextTables(AttentionTables):
     @classmethod
     def cut(cls, model: ModelConfig, seq_len: int, mesh: Mesh, context_rank: int, group: ProcessGroup) -> ContextTables:
         """The part of `AttentionTables.build` that belongs to a rank of the group."""
-        every = AttentionTables.build(model, seq_len)
+        every = Rotations.of(model, seq_len)
         columns_P = mesh.columns(context_rank, seq_len)
         order = torch.cat([mesh.columns(rank, seq_len) for rank in range(mesh.cp_size)])
-        causal_SS = every.mask_TS[:seq_len]
+        is_later_PS = torch.arange(seq_len) > columns_P.unsqueeze(1)
+        mask_PS = torch.zeros(is_later_PS.shape).masked_fill(is_later_PS, -math.inf)
         return cls(
             rotation_S1C=every.rotation_S1C[columns_P],
             rotation_back_S1C=every.rotation_back_S1C[columns_P],
-            mask_TS=causal_SS[columns_P].repeat(model.num_heads // model.num_kv_heads, 1),
+            mask_TS=mask_PS.repeat(model.num_heads // model.num_kv_heads, 1),
             scale=every.scale,
             num_heads=every.num_heads,
             num_kv_heads=every.num_kv_heads,

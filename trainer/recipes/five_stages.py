@@ -1,4 +1,4 @@
-"""The published five stages scaled down so that they run in seconds: `--entry trainer.recipes.five_stages:recipe`.
+"""The published five stages scaled down so that they run in seconds; recipe.py: `from trainer.recipes.five_stages import recipe`.
 
 Lengths by 256 (16, 128 and 1,024), 1,024 tokens a step, steps by 5,000 in the pretraining stages and by 500 in the two
 context extensions; rates, rotary bases, penalties, warm-ups, decay and what becomes of the optimizer as published.
@@ -37,7 +37,7 @@ def recipe() -> Recipe:
 def _scaled(stage: Stage) -> Stage:
     by = 5000 if stage.steps > 10_000 else 500
     changes = {key: value for key, value in stage.changes.items() if key not in _HERE}
-    for key in ("schedule.warmup_steps", "schedule.decay_steps"):
+    for key in ("schedule.warmup_steps", "schedule.decay_start", "schedule.decay_steps"):
         if key in changes:
             changes[key] = max(1, int(str(changes[key])) // by)
     if "data.seq_len" in changes:

@@ -60,7 +60,8 @@ STAGES = (
             "data.balance_window": 8,
             "schedule.kind": "cosine",
             "schedule.warmup_steps": 1000,
-            "schedule.decay_steps": 6000,
+            "schedule.decay_start": 1000,  # at the peak
+            "schedule.decay_steps": 5000,
             "schedule.min_ratio": 0.1,
             "data.mixture.folders": "agent=15 capability=11 unstated=74",
             **_PENALTIES_OFF,

@@ -1,4 +1,4 @@
-"""Small reproductions: the variants of each study as recipes, `--entry trainer.recipes.studies:muon_e_a_global`.
+"""Small reproductions: the variants of each study as recipes, such as `trainer.recipes.studies:muon_e_a_global`.
 
 All share the small model, its data and its number of parameters, but for the MTP modules; what they say holds for it
 alone. `python -m benchmarks.trainer_studies` trains them over seeds.

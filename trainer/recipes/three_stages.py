@@ -1,5 +1,6 @@
-"""The published schedule's three kinds of switch, small enough to run: `--entry trainer.recipes.three_stages:recipe`.
+"""The published schedule's three kinds of switch, small enough to run.
 
+A recipe.py runs it with one line, `from trainer.recipes.three_stages import recipe`, and `--set stages.long.steps=20`.
 Short rows; the same with another rotary base and mixture, optimizer and schedule going on; rows four times as long with
 the optimizer reset, balance losses off, and warm-up and decay of its own (R801-7.3, R801-7.4).
 """

@@ -1,4 +1,4 @@
-"""Tiny SFT of the small model: `--entry trainer.recipes.tiny_sft:recipe`, with `data.examples` as an override.
+"""Tiny SFT of the small model: `trainer.recipes.tiny_sft:recipe`, with `data.examples` as an override.
 
 Launched from a checkpoint of `trainer.recipes.small`, it takes the weights and starts at step 0.
 """
