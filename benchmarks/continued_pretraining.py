@@ -41,9 +41,11 @@ _BUCKETS = (0, 64, 128, 256, 512)  # of positions; the first is what the main ph
 
 
 def codebase(size: int) -> NDArray[np.uint8]:
-    """The first bytes of the files of trainer and kernels, in the order of their paths."""
-    files = sorted(path for folder in ("trainer", "kernels") for path in (_ROOT / folder).glob("*.py"))
-    return np.frombuffer(b"".join(path.read_bytes() for path in files)[:size], dtype=np.uint8)
+    """So many bytes, half of them of the files of trainer and half of kernels, in the order of their paths."""
+    found = b""
+    for folder in ("trainer", "kernels"):
+        found += b"".join(path.read_bytes() for path in sorted((_ROOT / folder).rglob("*.py")))[: size // 2]
+    return np.frombuffer(found, dtype=np.uint8)
 
 
 class PhaseEnds:

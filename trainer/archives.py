@@ -28,14 +28,17 @@ _TAG = re.compile(r"(?s)<[^>]*>")
 _SPACE = re.compile(r"[ \t]*\n\s*")
 
 
-def paths(folder: Path) -> Iterator[Path]:
-    """Its files and saved datasets, in the order of their paths."""
+def paths(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Its files and saved datasets, in the order of their paths. Raises UserInputError for a link back to `above`."""
+    above = (*above, folder.resolve())
+    if above[-1] in above[:-1]:
+        raise UserInputError(f"{folder} is a link to a folder that holds it", remedy="remove the link")
     if _is_dataset(folder):
         yield folder
         return
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            yield from paths(path)
+            yield from paths(path, above)
         else:
             yield path
 
@@ -54,10 +57,13 @@ def _is_dataset(folder: Path) -> bool:
 
 
 def opened(path: Path) -> BinaryIO:
-    """What is in the file, unpacked. Reading raises UserInputError where a packed file is damaged or ends early."""
+    """What is in the file, unpacked. Raises UserInputError where it cannot be read, or is damaged or ends early."""
     packed = path.suffix.lower()
     if packed not in _PACKED:
-        return path.open("rb")
+        try:
+            return path.open("rb")
+        except OSError as error:
+            raise _damaged(path, error) from error
     pieces = _of_gzip(path) if packed == ".gz" else _of_zstd(path)
     return io.BufferedReader(_Unpacked(path, pieces), _PIECE_BYTES)
 
@@ -115,7 +121,7 @@ class _Unpacked(io.RawIOBase):
                 self._rest = next(self._pieces)
         except StopIteration:
             return 0
-        except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             raise _damaged(self._path, error) from error
         taken = self._rest[: len(buffer)]
         buffer[: len(taken)], self._rest = taken, self._rest[len(taken) :]

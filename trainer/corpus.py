@@ -37,6 +37,7 @@ class Corpus:
     sha256: str
     end: int = 0
     answer: NDArray[np.bool_] | None = None
+    cut: tuple[str, ...] = ()  # sources of a folder that have more text than `data.corpus_bytes` lets in
 
 
 def corpus_of(data: DataConfig, vocab_size: int) -> Corpus:

@@ -64,12 +64,12 @@ class DataConfig(Section):
 
     `documents`: `stream` cuts windows out of each source whatever they hold; `packed` fills rows with whole documents,
     or pieces of those that are longer than a row, and each sees itself only; `answers` packs the prompts and answers
-    of the JSONL file `examples`, and only answers are learned.
+    of the JSONL file `examples`, as bytes whatever the corpus is, and only answers are learned.
     """
 
     batch_size: Count = 8  # sequences of one optimizer step, over all ranks
     seq_len: Count = 64
-    corpus_bytes: Annotated[int, Field(ge=4096)] = 2_000_000  # at most; shared equally by the sources
+    corpus_bytes: Annotated[int, Field(ge=4096)] = 2_000_000  # at most; shared equally by the sources, the rest unread
     stride: Count | None = None  # bytes between the starts of neighbouring samples of a stream; None: seq_len
     shuffle: bool = True  # within each source and epoch
     documents: Literal["stream", "packed", "answers"] = "stream"
@@ -86,7 +86,10 @@ class DataConfig(Section):
         if self.documents != "stream" and self.stride is not None:
             raise ValueError(f"data.stride belongs to a stream; data.documents is {self.documents}")
         if self.tokenizer and self.documents == "answers":
-            raise ValueError("data.tokenizer: prompts and answers are bytes; data.documents is answers")
+            raise ValueError(
+                "data.tokenizer: prompts and answers are read as bytes, so a stage with data.documents answers "
+                "belongs to a training in bytes; without data.tokenizer it has them"
+            )
         if bool(self.folder) != bool(self.mixture.folders):
             raise ValueError("data.folder and data.mixture.folders belong together: a path, and weights of sub-folders")
         return self

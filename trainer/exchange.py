@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +24,13 @@ from trainer.training import TrainingState
 
 
 def export_checkpoint(project: Path, entry: str, overrides: dict[str, Scalar], checkpoint: Path, folder: Path) -> None:
-    """Write the model of a checkpoint of the project's recipe, as the stage has it whose step was the last."""
+    """Write the model of a checkpoint of the project's recipe, as its last stage has it, and the tokenizer if any."""
     plan = load_recipe(project, entry).with_overrides(overrides).plan()
     state = load_checkpoint(checkpoint)
-    export_model(stage_of(plan, max(state.step - 1, 0)).config, state.weights, folder)
+    config = stage_of(plan, max(state.step - 1, 0)).config
+    export_model(config, state.weights, folder)
+    if config.data.tokenizer:
+        shutil.copyfile(project / config.data.tokenizer, folder / "tokenizer.json")
 
 
 def import_checkpoint(folder: Path, checkpoint: Path) -> dict[str, Scalar]:

@@ -28,15 +28,17 @@ def load_folder(folder: Path, sources: Sequence[str], max_bytes: int) -> Corpus:
     """
     share = max_bytes // len(sources)
     digest = hashlib.sha256()
-    texts = []
+    texts, cut = [], []
     for name in sources:
-        text = _text(folder / name, share)
+        text, is_whole = _text(folder / name, share)
+        cut += [] if is_whole else [name]
         digest.update(f"{name} {len(text)} ".encode() + text)
         texts.append(np.frombuffer(text, dtype=np.uint8))
-    return Corpus(sources=tuple(texts), sha256=digest.hexdigest())
+    return Corpus(sources=tuple(texts), sha256=digest.hexdigest(), cut=tuple(cut))
 
 
-def _text(folder: Path, share: int) -> bytes:
+def _text(folder: Path, share: int) -> tuple[bytes, bool]:
+    """At most `share` bytes, and whether that is all that the folder has."""
     if not folder.is_dir():
         raise UserInputError(
             f"data.folder: {folder} is no folder", remedy="data.mixture.folders names sub-folders of data.folder"
@@ -44,14 +46,14 @@ def _text(folder: Path, share: int) -> bytes:
     text = bytearray()
     for path in paths(folder):
         for document in _documents(path):
-            text += document.replace(_END, b"") + _END
             if len(text) >= share:
-                return bytes(text[:share])
+                return bytes(text[:share]), False
+            text += document.replace(_END, b"") + _END
     if not text.strip(_END):
         raise UserInputError(
             f"data.folder: {folder} has no text", remedy="put text, JSON lines, Parquet or WARC files there"
         )
-    return bytes(text)
+    return bytes(text[:share]), len(text) <= share
 
 
 def _documents(path: Path) -> Iterator[bytes]:
@@ -82,26 +84,39 @@ def _of_lines(path: Path) -> Iterator[bytes]:
 
 
 def _of_parquet(path: Path) -> Iterator[bytes]:
-    from pyarrow import ArrowInvalid
+    from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
+    row = 0
     try:
         file = ParquetFile(path)
-    except ArrowInvalid as error:
-        raise _unreadable(str(path), str(error)) from error
-    columns = [name for name in _FIELDS if name in file.schema_arrow.names]
-    row = 0
-    for batch in file.iter_batches(columns=columns):
-        for record in batch.to_pylist():
-            row += 1
-            yield _field(record, f"{path}, row {row}")
+        names = file.schema_arrow.names
+        if not any(name in names for name in _FIELDS):
+            raise _without_text(str(path), names)
+        for batch in file.iter_batches(columns=[name for name in _FIELDS if name in names]):
+            for record in batch.to_pylist():
+                row += 1
+                yield _field(record, f"{path}, row {row}")
+    except (ArrowException, OSError) as error:
+        raise _unreadable(f"{path}, behind row {row}", str(error)) from error
 
 
 def _field(record: object, where: str) -> bytes:
     found = [record[name] for name in _FIELDS if name in record] if isinstance(record, dict) else []
     if not found or not isinstance(found[0], str):
-        raise _unreadable(where, f"no text in the field {' or '.join(_FIELDS)}")
-    return found[0].encode()
+        raise _without_text(where, list(record) if isinstance(record, dict) else [])
+    try:
+        return found[0].encode()
+    except UnicodeEncodeError as error:  # half of a pair of code units
+        raise _unreadable(where, str(error)) from error
+
+
+def _without_text(where: str, names: Sequence[str]) -> UserInputError:
+    known = f"; it has {', '.join(names)}" if names else ""
+    return UserInputError(
+        f"data.folder: {where}: no text in the field {' or '.join(_FIELDS)}{known}",
+        remedy="rename the field that holds the documents to text",
+    )
 
 
 def _unreadable(where: str, what: str) -> UserInputError:

@@ -28,6 +28,7 @@ from contracts.events import (
 )
 from trainer.checkpoint import is_sound, load_checkpoint, save_checkpoint
 from trainer.config import TrainConfig
+from trainer.corpus import Corpus
 from trainer.executed import ExecutionRecord
 from trainer.feasibility import check_feasible, machine_memory
 from trainer.ranks.alone import Ranks
@@ -69,6 +70,8 @@ class Segment:
             check_feasible(stage.config, self._recipe.parts.parameter_group, machine_memory())
         state = self._start_state()
         training = StagedTraining(self._recipe, state, time.perf_counter, self._ranks)
+        if cut := training.corpus.cut:
+            self._say(f"WARNING: data.corpus_bytes lets in only the beginning of {', '.join(cut)}")
         if not self._log.found.is_started:
             self._log.append(self._started(training))
         last_step = self._launch.max_step or self._plan[-1].last_step
@@ -117,7 +120,7 @@ class Segment:
             dp_size=config.parallel.dp_size,
             start_checkpoint=self._launch.start_checkpoint,
             config=config.flat(),
-            environment=self._environment() | {"corpus_sha256": training.corpus.sha256},
+            environment=self._environment() | _facts(training.corpus),
             wall_time=time.time(),
         )
 
@@ -188,6 +191,11 @@ class Segment:
         mine = {saved.path for saved in self._saved}
         is_taken = self._launch.segment > 0 and plain.exists() and str(plain) not in mine
         return own if is_taken else plain
+
+
+def _facts(corpus: Corpus) -> dict[str, Scalar]:
+    cut: dict[str, Scalar] = {"corpus_cut": ", ".join(corpus.cut)} if corpus.cut else {}
+    return cut | {"corpus_sha256": corpus.sha256}
 
 
 def _nonfinite(record: StepRecord) -> str | None:

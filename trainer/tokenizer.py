@@ -30,7 +30,7 @@ def tokenised(corpus: Corpus, path: Path, vocab_size: int) -> Corpus:
         )
     sources = tuple(_encoded(text, tokenizer, end) for text in corpus.sources)
     digest = hashlib.sha256(corpus.sha256.encode() + path.read_bytes()).hexdigest()
-    return Corpus(sources=sources, sha256=digest, end=end)
+    return Corpus(sources=sources, sha256=digest, end=end, cut=corpus.cut)
 
 
 def _loaded(path: Path) -> tuple[Any, int]:

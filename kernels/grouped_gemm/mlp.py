@@ -57,19 +57,12 @@ class _ExpertMlp(torch.autograd.Function):
         dy_RD = _gather(grads[0].contiguous(), layout, permutation.tokens)
         dh_RF = products(dy_RD, w_down_EFD.mT, layout, offsets_E)
         dgate_R = (dh_RF * h_RF).sum(dim=1, dtype=torch.float32)
-        dw_down_EFD = _weight_gradient(h_RF * gate_R1, dy_RD, w_down_EFD, layout, offsets_E)
+        dw_down_EFD = weight_products(h_RF * gate_R1, dy_RD, layout, offsets_E)
         dgate_up_RF2 = _swiglu_backward(gate_up_RF2, dh_RF.mul_(gate_R1))
         dgates_NK = dgate_R[place_NK].to(gates_NK.dtype)
         dx_RD = products(dgate_up_RF2, w_gate_up_EDF2.mT, layout, offsets_E)
-        dw_gate_up_EDF2 = _weight_gradient(x_RD, dgate_up_RF2, w_gate_up_EDF2, layout, offsets_E)
+        dw_gate_up_EDF2 = weight_products(x_RD, dgate_up_RF2, layout, offsets_E)
         return _combine(dx_RD, place_NK, None).to(x_RD.dtype), dgates_NK, dw_gate_up_EDF2, dw_down_EFD, None
-
-
-def _weight_gradient(x_RK: Tensor, dy_RN: Tensor, w_EKN: Tensor, layout: Layout, offsets_E: Tensor) -> Tensor:
-    """[E, K, N] x.T @ dy of each group, laid out in memory as the weights are: whoever adds them up reads in order."""
-    if w_EKN.mT.is_contiguous():
-        return weight_products(dy_RN, x_RK, layout, offsets_E).mT
-    return weight_products(x_RK, dy_RN, layout, offsets_E)
 
 
 def _gather(x_ND: Tensor, layout: Layout, index_T: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyarrow import parquet
-from small_training import small_config
+from small_training import Trainings, small_config
 
 from contracts.errors import UserInputError
+from contracts.events import SegmentStarted
 from trainer import Recipe
 from trainer.corpus import corpus_of, load_corpus
 from trainer.folder_corpus import load_folder
@@ -52,6 +53,8 @@ def test_every_format_is_read_in_order(folder: Path) -> None:
     [
         ("bad.jsonl", b'{"text": "fine"}\n{"text": \n', r"bad.jsonl, line 2"),
         ("bad.jsonl", b'{"title": "none"}\n', r"bad.jsonl, line 1: no text in the field text or content"),
+        ("bad.jsonl", b'{"text": "fine"}\n{"text": "\\ud83d"}\n', r"bad.jsonl, line 2: .*surrogates not allowed"),
+        ("bad.jsonl", b'{"title": "a", "body": "b"}\n', r"or content; it has title, body"),
         ("bad.parquet", b"not parquet", r"bad.parquet"),
     ],
 )
@@ -59,6 +62,42 @@ def test_a_bad_record_is_named(folder: Path, file: str, content: bytes, message:
     (folder / "prose" / file).write_bytes(content)
     with pytest.raises(UserInputError, match=message):
         load_folder(folder, ["prose"], 10_000)
+
+
+def test_a_damaged_page_and_a_table_without_text_are_named(folder: Path) -> None:
+    path = folder / "prose" / "a.parquet"
+    table = pyarrow.table({"text": [f"{number:08}" * 50 for number in range(1000)]})
+    parquet.write_table(table, path, compression="gzip", row_group_size=500, use_dictionary=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] + bytes(400) + whole[len(whole) // 2 + 400 :])
+    with pytest.raises(UserInputError, match=r"a\.parquet, behind row \d+"):
+        load_folder(folder, ["prose"], 10_000_000)
+    parquet.write_table(pyarrow.table({"title": ["a"], "body": ["b"]}), path)
+    with pytest.raises(UserInputError, match=r"a\.parquet: no text .*it has title, body") as caught:
+        load_folder(folder, ["prose"], 10_000)
+    assert "rename the field" in caught.value.remedy
+
+
+def test_links_that_lead_nowhere_or_back_are_named(folder: Path) -> None:
+    (folder / "prose" / "deep" / "back").symlink_to(folder / "prose")
+    with pytest.raises(UserInputError, match=r"deep/back is a link to a folder that holds it"):
+        load_folder(folder, ["prose"], 10_000)
+    (folder / "code" / "0.txt").symlink_to(folder / "code" / "0.txt")
+    with pytest.raises(UserInputError, match=r"0\.txt"):
+        load_folder(folder, ["code"], 10_000)
+
+
+def test_what_is_cut_off_is_said(folder: Path, trainings: Trainings) -> None:
+    assert load_folder(folder, ["prose", "code"], 10_000).cut == ()
+    assert load_folder(folder, ["prose", "code"], 2 * len(b"one\0two\0three\0four\0five\0six\0")).cut == ()
+    (folder / "code" / "long.py").write_text("x = turn(x)\n" * 900)
+    (folder / "prose" / "long.txt").write_text("a lathe " * 90)
+    config = small_config(data__folder=str(folder), data__mixture__folders="prose=3 code=1", data__corpus_bytes=8000)
+    trace = trainings.here(config)
+    assert trace.console[0] == "WARNING: data.corpus_bytes lets in only the beginning of code"
+    (started,) = trace.of(SegmentStarted)
+    assert isinstance(started, SegmentStarted)
+    assert started.environment["corpus_cut"] == "code"
 
 
 def test_missing_and_empty_sources_are_named(folder: Path) -> None:

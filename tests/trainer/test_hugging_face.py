@@ -151,6 +151,18 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
         import_model(tmp_path)
 
 
+def test_the_tokenizer_of_a_training_is_exported_with_it(trainings: Trainings, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    tokenizer = Path(__file__).parent / "examples" / "tokenizer.json"
+    (trainings.project / "own.json").write_bytes(tokenizer.read_bytes())
+    own: dict[str, Scalar] = {"model.qk_norm": True, "model.vocab_size": 300, "steps": 1}
+    config = small_config().with_overrides({**own, "data.tokenizer": str(tokenizer)})
+    trained = trainings.here(config).of(CheckpointSaved)[-1]
+    sets = [text for key, value in (own | {"data.tokenizer": "own.json"}).items() for text in ("--set", f"{key}={value}")]
+    assert main(["export", str(trainings.project), trained.path, str(tmp_path / "model"), *sets]) == 0
+    assert (tmp_path / "model" / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
+
+
 def test_exchange_of_checkpoints(trainings: Trainings, new_trainings, tmp_path: Path, capsys) -> None:
     """From a trained checkpoint to a folder, and back to a checkpoint from which a training goes on."""
     config = small_config(model__qk_norm=True)
