@@ -38,6 +38,7 @@ def plan_lines(recipe: Recipe) -> Iterator[str]:
         yield from _stage_lines(stage, recipe, tokens)
     yield from _repeat_lines(recipe)
 
+
 def until(recipe: Recipe, step: int) -> Recipe:
     """The recipe as far as `step`; its last stage goes on for longer where that lies behind the end."""
     if not recipe.stages:
@@ -96,7 +97,9 @@ def _shares(config: TrainConfig) -> dict[str, float]:
 def _memory(recipe: Recipe, config: TrainConfig) -> str:
     state, activations = process_bytes(config, recipe.parts.parameter_group), activation_bytes(config)
     gathered = ", of which a checkpoint gathers all" if config.parallel.processes else ""
-    return f"{_bytes(state)} for weights, gradients and moments{gathered}, at least {_bytes(activations)} for activations"
+    return (
+        f"{_bytes(state)} for weights, gradients and moments{gathered}, at least {_bytes(activations)} for activations"
+    )
 
 
 def _layout(parallel: ParallelConfig) -> Iterator[str]:

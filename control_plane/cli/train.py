@@ -48,18 +48,9 @@ def train(
 ) -> None:
     """Train RECIPE at its current commit."""
     if dry_run:
-        if resume or last_commit:
-            raise UserInputError(
-                "a dry run plans the folder as it is now, from the beginning",
-                remedy="leave out --resume and --last-commit",
-            )
+        _require_whole_plan(resume, last_commit=last_commit)
         raise typer.Exit(_plan(project, assignments or [], steps, seed, as_json=as_json))
-    if ":" in str(project) and not project.exists():
-        module, _, function = str(project).rpartition("/")[2].partition(":")
-        raise UserInputError(
-            f"{project} is no folder under git, so a run could not say which code it was",
-            remedy=f"commit a recipe.py with the line: from {module} import {function}" + ("" if function == "recipe" else " as recipe"),
-        )
+    _require_folder(project)
     with opened() as lathe:
         launch = _prepare(lathe, project, assignments or [], steps, seed, name, resume, last_commit)
         outcome, interrupted = _run(lathe, launch, quiet=as_json)
@@ -69,6 +60,24 @@ def train(
         if outcome.reason in ("died", "failed"):
             kind = BackendFailure if outcome.reason == "died" else UserInputError
             raise kind(outcome.message, remedy=outcome.remedy)
+
+
+def _require_whole_plan(resume: str | None, *, last_commit: bool) -> None:
+    if resume or last_commit:
+        raise UserInputError(
+            "a dry run plans the folder as it is now, from the beginning",
+            remedy="leave out --resume and --last-commit",
+        )
+
+
+def _require_folder(project: Path) -> None:
+    module, _, function = str(project).rpartition("/")[2].partition(":")
+    if function and not project.exists():
+        name = "recipe" if function == "recipe" else f"{function} as recipe"
+        raise UserInputError(
+            f"{project} is no folder under git, so a run could not say which code it was",
+            remedy=f"commit a recipe.py with the line: from {module} import {name}",
+        )
 
 
 def _plan(recipe: Path, assignments: list[str], steps: int | None, seed: int | None, *, as_json: bool) -> int:

@@ -158,7 +158,9 @@ def test_the_tokenizer_of_a_training_is_exported_with_it(trainings: Trainings, t
     own: dict[str, Scalar] = {"model.qk_norm": True, "model.vocab_size": 300, "steps": 1}
     config = small_config().with_overrides({**own, "data.tokenizer": str(tokenizer)})
     trained = trainings.here(config).of(CheckpointSaved)[-1]
-    sets = [text for key, value in (own | {"data.tokenizer": "own.json"}).items() for text in ("--set", f"{key}={value}")]
+    sets = [
+        text for key, value in (own | {"data.tokenizer": "own.json"}).items() for text in ("--set", f"{key}={value}")
+    ]
     assert main(["export", str(trainings.project), trained.path, str(tmp_path / "model"), *sets]) == 0
     assert (tmp_path / "model" / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -15,11 +16,13 @@ import torch
 from small_training import PROJECT, SMALL, Trace, Trainings, read_log, small_config
 
 from contracts.errors import ConfigError
-from contracts.events import CheckpointSaved, DataRead, Scalar
+from contracts.events import CheckpointSaved, DataRead, Effective, Scalar
 from trainer.checkpoint import load_checkpoint
 from trainer.config import ParallelConfig
 from trainer.ranks.mesh import Mesh
+from trainer.recipes import published
 from trainer.training import TrainingState
+from trainer.weights import parameter_shapes
 
 Overrides = Mapping[str, Scalar]
 COMMON: Overrides = {
@@ -64,9 +67,11 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def start(folder: Path, project: Path, overrides: Overrides, **fields: object) -> subprocess.Popen[str]:
+def start(
+    folder: Path, project: Path, overrides: Overrides, common: Overrides = COMMON, **fields: object
+) -> subprocess.Popen[str]:
     trainings = Trainings(run_folder=folder, project=project)
-    return trainings.start(overrides=dict(COMMON) | dict(overrides), **fields)
+    return trainings.start(overrides=dict(common) | dict(overrides), **fields)
 
 
 def trained(folder: Path, project: Path, overrides: Overrides, **fields: object) -> tuple[Trace, TrainingState]:
@@ -119,6 +124,22 @@ def test_processes_equal_one_process(layout: str, project: Path, tmp_path: Path)
     """
     expected = trained(tmp_path / "one", project, virtual(LAYOUTS[layout]))
     assert_equal(trained(tmp_path / "many", project, real(LAYOUTS[layout])), expected)
+
+
+def test_stages_over_processes_equal_one_process(project: Path, tmp_path: Path) -> None:
+    """`recipes.three_stages`, shortened, with experts on two ranks: rows, rotation and optimizer change on all."""
+    (project / "recipe.py").write_text("from trainer.recipes.three_stages import recipe\n")
+    short: Overrides = {
+        "stages.short.steps": 2, "stages.mixture.steps": 1, "stages.long.steps": 2, "data.corpus_bytes": 40_000,
+        "parallel.dp_size": 2, "parallel.ep_size": 2,
+    }  # fmt: skip
+    expected = trained(tmp_path / "one", project, virtual(short), common={})
+    found = trained(tmp_path / "many", project, real(short), common={})
+    assert_equal(found, expected)
+    names = [
+        e.values["stage.name"] for e in found[0].of(Effective) if isinstance(e, Effective) if "stage.name" in e.values
+    ]
+    assert names == ["short", "mixture", "long"]
 
 
 @pytest.mark.parametrize("layout", EXPERTS)
@@ -218,6 +239,51 @@ def test_both_meshes() -> None:
     columns = [mesh.columns(rank, 16) for rank in range(2)]
     assert sorted(torch.cat(columns).tolist()) == list(range(16))
     assert len({int((rank + 1).sum()) for rank in columns}) == 1  # pairs of the causal mask
+
+
+@pytest.mark.parametrize("cp_size", [2, 4, 8])
+def test_pairs_of_positions_are_shared_out_evenly(cp_size: int) -> None:
+    """Shows RC2-7.5: equal causal work on all ranks; cut end to end, the last rank has 2 * CP - 1 times the first's."""
+    mesh, seq_len = Mesh(dp_size=1, cp_size=cp_size, ep_size=1), 8192
+    paired = [int((mesh.columns(rank, seq_len) + 1).sum()) for rank in range(cp_size)]
+    assert set(paired) == {seq_len * (seq_len + 1) // 2 // cp_size}
+    contiguous = [int((part + 1).sum()) for part in torch.arange(seq_len).chunk(cp_size)]
+    assert contiguous[-1] / contiguous[0] == pytest.approx(2 * cp_size - 1, rel=2e-3)
+
+
+def test_bytes_of_a_rank_fall_by_the_context_parallel_factor() -> None:
+    """Shows RC2-7.6, counted on the published model: parameters that a rank holds, and with them its optimizer."""
+    config = published.recipe().plan()[0].config
+    shapes = parameter_shapes(config.model, config.moe, config.mtp)
+
+    def held(cp_size: int, rank: int) -> int:
+        mesh = Mesh(dp_size=8, cp_size=cp_size, ep_size=8)
+        spans = {n: mesh.spans(shape[0], is_expert=".experts." in n)[rank] for n, shape in shapes.items()}
+        return sum((stop - start) * math.prod(shapes[name][1:]) for name, (start, stop) in spans.items())
+
+    for cp_size in (2, 4, 8):
+        for rank in (0, 7):
+            assert held(1, rank) / held(cp_size, rank) == pytest.approx(cp_size, rel=1e-3)
+
+
+def test_tokens_of_an_expert_product_grow_with_expert_parallelism() -> None:
+    """Shows RC2-7.1: the same 8 processes and tokens; with EP 8 each product has the rows of all, 8 times as many."""
+    num_experts, top_k, tokens = 32, 4, 4096  # tokens of one process
+    generator = torch.Generator().manual_seed(1)
+    chosen = [torch.rand(tokens, num_experts, generator=generator).topk(top_k).indices for _ in range(8)]
+    sent_WE = torch.stack([torch.bincount(each.flatten(), minlength=num_experts) for each in chosen])
+    found = {}
+    for ep_size in (1, 2, 8):
+        mesh, each = Mesh(dp_size=4, cp_size=2, ep_size=ep_size), num_experts // ep_size
+        rows = [
+            sent_WE[peers, each * place : each * (place + 1)].sum(dim=0)
+            for peers in mesh.expert_peers()
+            for place in range(ep_size)
+        ]
+        products = torch.cat(rows)
+        assert int(products.sum()) == 8 * tokens * top_k, "every token's pairs are computed once"
+        found[ep_size] = float(products.double().mean())
+    assert found == {1: 512.0, 2: 1024.0, 8: 4096.0}
 
 
 @pytest.mark.parametrize(

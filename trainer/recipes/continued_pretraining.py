@@ -1,4 +1,4 @@
-"""Continued pretraining in three phases (RC2-3.1); recipe.py: `from trainer.recipes.continued_pretraining import recipe`.
+"""Continued pretraining in three phases (RC2-3.1): `from trainer.recipes.continued_pretraining import recipe`.
 
 Most tokens in short rows of a mix that code dominates, fewer in rows eight times as long, then a brief SFT on coding
 tasks, whose file is `--set stages.sft.data.examples=FILE`. `python -m benchmarks.continued_pretraining` runs it.

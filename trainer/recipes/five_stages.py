@@ -1,4 +1,4 @@
-"""The published five stages scaled down so that they run in seconds; recipe.py: `from trainer.recipes.five_stages import recipe`.
+"""The published five stages scaled down to seconds; a recipe.py: `from trainer.recipes.five_stages import recipe`.
 
 Lengths by 256 (16, 128 and 1,024), 1,024 tokens a step, steps by 5,000 in the pretraining stages and by 500 in the two
 context extensions; rates, rotary bases, penalties, warm-ups, decay and what becomes of the optimizer as published.
