@@ -1,8 +1,9 @@
 """Hashed text features by array arithmetic alone, so that training and a one-file scorer share them (numpy only).
 
 A document becomes the set of its words, its pairs of neighbouring words, its tokens as they are written (between
-blanks, with case and signs), and every three bytes that follow each other in lower case. Each element is a 64-bit hash of which the top bits are a column (feature hashing,
-Weinberger et al. 2009, without signs: elements are rare enough here). All documents of a batch are one array of bytes.
+blanks, with case and signs), and every three bytes that follow each other in lower case. Each element is a 64-bit hash
+of which the top bits are a column (feature hashing, Weinberger et al. 2009, without signs: elements are rare enough
+here). All documents of a batch are one array of bytes.
 """
 
 from __future__ import annotations
