@@ -228,6 +228,8 @@ class Runner:
         case_id = state["case_id"]
         update = self._loops[state["loop"]].update(case_id, state.get("stopped", ""))
         self._write(state, "update", update.statement, kind="finding", evidence=update.evidence)
+        if not self._store.knowledge.investigation(case_id).statement:
+            self._store.knowledge.set_investigation(case_id, statement=update.statement)
         if update.proposal_id is None:
             return CaseState(proposal_id="")
         return CaseState(proposal_id=update.proposal_id)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from agents import evidence, guidance
-from agents.chat.answer import Answer, Card, CardKind, from_rows, unknown
+from agents.chat.answer import Answer, from_rows, unknown
 from agents.chat.places import ChatContext
 from agents.guidance import Word
 from agents.tools.matching import best
@@ -73,8 +73,7 @@ class Instructions:
         guidance.give(self._store, case.id, word, key, actor=self._actor, at=self._clock())
         refs = [evidence.case(case.id)]
         refs += [evidence.part_of_case("suspect", case.id, key)] if key else []
-        card = Card(kind=CardKind.CASE, title=case.title, evidence=evidence.case(case.id), detail={"id": case.id})
-        return from_rows([row(_SAID[word].format(title=title), *refs)], "", [card])
+        return from_rows([row(_SAID[word].format(title=title), *refs)], "")
 
     def _remembered(self, text: str, context: ChatContext) -> Answer | None:
         """`remember KEY: TEXT` and `forget KEY: REASON`; what is remembered rests on the case or run of the thread."""

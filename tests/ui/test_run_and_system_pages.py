@@ -106,5 +106,8 @@ def test_the_chat_answers_without_a_model_and_its_cards_open_the_objects(page: P
     page.get_by_text("answered by rules, without a model").wait_for()
     assert page.locator("#injected").count() == 0
     page.locator(".lt-answer .lt-evidence").first.wait_for()
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+    page.locator(".js-plotly-plot .annotation", has_text="A").first.wait_for()
+    page.get_by_text("A, step").first.wait_for()
     page.get_by_role("link", name="Read and decide the proposal").first.click()
     page.get_by_role("heading", name="Resume look without c41d07e").wait_for()
