@@ -52,6 +52,7 @@ class Turn:
     pace_s: float = 0.0  # between pieces
     drop_after: int | None = None
     reasoning_key: str = "reasoning_content"
+    finish_reason: str = ""  # "" for what the answer is: stop or tool calls (OpenAI)
 
 
 Script = Callable[[Json], Turn]
@@ -154,7 +155,7 @@ def _openai_stream(turn: Turn, body: Json, prompt: int) -> Iterator[bytes]:
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
     for delta in _openai_deltas(turn):
         yield _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    reason = "tool_calls" if turn.calls else "stop"
+    reason = turn.finish_reason or ("tool_calls" if turn.calls else "stop")
     yield _sse({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     if turn.usage:
         yield _sse({**base, "choices": [], "usage": _openai_usage(turn, prompt)})

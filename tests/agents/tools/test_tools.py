@@ -12,11 +12,24 @@ from agents import evidence
 from agents.tools import READING, Desk, Toolbox, ToolResult
 from agents.tools.protocol import MAX_ROW_CHARACTERS, MAX_ROWS
 from benchmarks.agent_parts.planting import SAMPLE, plant
-from benchmarks.agent_parts.stored_case import CASE, CUT, NOW, OTHER, PROJECT, RUN, SUBJECTS, Stored, Texts, lay_out
+from benchmarks.agent_parts.stored_case import (
+    CASE,
+    CUT,
+    LAST,
+    NOW,
+    OTHER,
+    PROJECT,
+    RUN,
+    SUBJECTS,
+    Stored,
+    Texts,
+    lay_out,
+)
 from context_store import Store
 from context_store.records import NewScore
 from contracts.enums import EffectKind, MemoryKind, ProposalState
 from contracts.errors import LatheError, UserInputError
+from contracts.events import Metrics, encode, segment_folder
 from contracts.evidence import EvidenceRef
 
 
@@ -140,11 +153,18 @@ def test_acting_tools_only_hand_in_requests(still_store: Store, stored: Stored) 
     wish = {"run_id": RUN, "wish": "pause", "reason": "layers run away", "evidence": [f"anomaly:{stored.anomaly_id}"]}
     first, second = toolbox.call("propose_run_control", wish), toolbox.call("propose_run_control", wish)
     assert first == second
+    for number in (0, 1):  # the run goes on meanwhile
+        goes_on = Metrics(step=LAST + number + 1, values={"loss": 3.0})
+        with (segment_folder(Path(still_store.runs.get(RUN).folder), 1) / "events.log").open("ab") as log:
+            log.write(encode(goes_on))
+    still_store.ingest.ship(RUN, Path(still_store.runs.get(RUN).folder))
+    assert still_store.runs.get(RUN).last_step > LAST
+    assert toolbox.call("propose_run_control", wish) == first
     (made,) = (each for each in still_store.proposals.list() if each.kind is EffectKind.PAUSE_RUN)
     assert made.state is ProposalState.OPEN
     assert still_store.proposals.approvals(made.id) == []
     assert still_store.effects.list() == []
-    assert [each.actor for each in still_store.ledger.list()] == ["chat:ada"] * 3
+    assert [each.actor for each in still_store.ledger.list()] == ["chat:ada"] * 4
 
 
 @pytest.mark.parametrize("cited", [[], ["trust me"], ["proposal:pr-1"]])
