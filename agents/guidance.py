@@ -98,6 +98,11 @@ def sum_up(given: Iterable[LedgerEntry]) -> Guidance:
     return guidance
 
 
+def sum_up_of(store: Store, case_id: str) -> Guidance:
+    """What holds in a case now."""
+    return sum_up(entry for entry in reversed(entries(store, case_id)) if is_guidance(entry))
+
+
 def _after(before: Guidance, word: Word, suspect: str, actor: str) -> Guidance:
     if word in (Word.STOP, Word.GO_ON):
         return replace(before, stopped_by=actor if word is Word.STOP else "")

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from agents.guidance import sum_up_of
 from context_store import Store
 from context_store.records import Effect, EffectRequest, Proposal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, InvestigationState, ProposalState
 from contracts.errors import BudgetExceeded, NotFound
 from contracts.evidence import EvidenceRef
-from loops.core import WALL_PER_CPU, Applied, EmptyCycle, Limits, Loop, Planned
+from loops.core import WALL_PER_CPU, Applied, AwaitsPerson, EmptyCycle, Limits, Loop, Planned
 from loops.graph import CaseState, build
 from loops.journal import Entry, Journal
 
@@ -217,7 +218,12 @@ class Runner:
     def measure(self, state: CaseState) -> CaseState:
         """Hand the finished effects to the loop."""
         effects = [self._store.effects.get(key) for key in state["effect_keys"]]
-        text = self._loops[state["loop"]].measure(state["case_id"], effects)
+        try:
+            text = self._loops[state["loop"]].measure(state["case_id"], effects)
+        except AwaitsPerson:
+            if not sum_up_of(self._store, state["case_id"]).stopped_by:
+                raise
+            text = "what a person was asked for is not waited for any longer"
         self._write(state, "measure", text)
         return CaseState(effect_keys=[])
 
@@ -228,6 +234,8 @@ class Runner:
         case_id = state["case_id"]
         update = self._loops[state["loop"]].update(case_id, state.get("stopped", ""))
         self._write(state, "update", update.statement, kind="finding", evidence=update.evidence)
+        if not self._store.knowledge.investigation(case_id).statement:
+            self._store.knowledge.set_investigation(case_id, statement=update.statement)
         if update.proposal_id is None:
             return CaseState(proposal_id="")
         return CaseState(proposal_id=update.proposal_id)
@@ -319,6 +327,9 @@ class Runner:
         return planned.requests if isinstance(planned, Planned) else ()
 
     def _cap(self, state: CaseState) -> str:
+        """What ends the search whatever the loop would do next: a person's word, or a limit; "" for nothing."""
+        if person := sum_up_of(self._store, state["case_id"]).stopped_by:
+            return f"{person} asked to stop"
         limits = self._limits(state["loop"])
         if state["round"] >= limits.max_rounds:
             return f"stopped after {limits.max_rounds} rounds"

@@ -27,7 +27,7 @@ from ui.catalog import (
 )
 from ui.classified import Cell, Classifier, NextQuestion, WholeClassifier, WrongText
 from ui.conversation import Answer, Thread, WholeThread
-from ui.oversight import Autonomy, Flow, MadeToken, Policies, Schedule, System, Token
+from ui.oversight import Autonomy, Flows, MadeToken, Policies, Schedule, System, Token, WrittenReport
 from ui.potential import Decision, Outputs, Potential
 from ui.records import (
     Activity,
@@ -133,6 +133,10 @@ class Client(Transport):
 
     def investigation(self, investigation_id: str) -> Case:
         return self.get(f"/investigations/{_part(investigation_id)}", Case)
+
+    def report(self, investigation_id: str) -> WrittenReport:
+        """By rules, with plots."""
+        return self.get(f"/investigations/{_part(investigation_id)}/report", WrittenReport)
 
     def marks(self, subjects: Sequence[str]) -> dict[str, Mark]:
         """What counts of each of these findings that somebody spoke about."""
@@ -296,9 +300,9 @@ class Client(Transport):
     def stop(self, thread_id: str) -> None:
         self.send("POST", f"/chat/threads/{_part(thread_id)}/stop")
 
-    def flows(self) -> tuple[Flow, ...]:
+    def providers(self) -> Flows:
         """Which text goes to which provider of models."""
-        return self.get("/chat/providers", tuple[Flow, ...], key="flows")
+        return self.get("/chat/providers", Flows)
 
     def budgets(self) -> tuple[Budget, ...]:
         return self.all("/budgets", Budget, key="budgets")

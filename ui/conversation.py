@@ -35,13 +35,17 @@ class Card(Record):
 
 
 class Answer(Record):
-    """`gap`: what the store lacks, where there is no statement. `brain`: "rules" or a model's name."""
+    """`gap`: what the store lacks, where there is no statement. `brain`: "rules" or a model's name.
+
+    `removed` of `claimed` statements of a model were taken out.
+    """
 
     statements: tuple[Statement, ...] = ()
     cards: tuple[Card, ...] = ()
     gap: str = ""
     brain: str
     removed: int = 0
+    claimed: int = 0
     notes: tuple[str, ...] = ()
 
 

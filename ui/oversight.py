@@ -18,6 +18,22 @@ class Flow(Record):
     usd: float
 
 
+class Flows(Record):
+    """`never`: what is sent to nobody."""
+
+    flows: tuple[Flow, ...]
+    never: str
+
+
+class WrittenReport(Record):
+    """`html`: one page that holds its plots."""
+
+    html: str
+    brain: str
+    removed: int
+    claimed: int
+
+
 class Check(Record):
     """`ok` None: a note about something optional."""
 

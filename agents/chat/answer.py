@@ -84,11 +84,11 @@ def statements_of(rows: Iterable[Row]) -> tuple[Statement, ...]:
     return tuple(Statement(text=row.text, evidence=row.evidence) for row in rows)
 
 
-def from_rows(rows: Iterable[Row], gap: str, cards: Iterable[Card] = ()) -> Answer:
+def from_rows(rows: Iterable[Row], gap: str) -> Answer:
     """Known when there is a row."""
     statements = statements_of(rows)
-    return Answer(statements=statements, cards=tuple(cards) if statements else (), gap="" if statements else gap)
+    return Answer(statements=statements, gap="" if statements else gap)
 
 
-def from_result(found: ToolResult, cards: Iterable[Card] = ()) -> Answer:
-    return from_rows(found.rows, found.nothing, cards)
+def from_result(found: ToolResult) -> Answer:
+    return from_rows(found.rows, found.nothing)

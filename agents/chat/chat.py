@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from agents.chat.answer import Answer
+from agents.chat.cards import cards_of
 from agents.chat.instructions import Instructions
 from agents.chat.places import ChatContext
 from agents.chat.threads import Exchange, Threads
@@ -55,6 +56,7 @@ class Chat:
                 remedy="ask in a few sentences, for instance: what changed before step 180 of run RUN?",
             )
         answer = self._answer(question, context)
+        answer = replace(answer, cards=cards_of(self._threads.store, answer))
         if context.thread_id:
             exchange = Exchange(question=question, answer=answer, actor=self._actor, at=self._clock())
             self._threads.add(context, exchange)

@@ -9,9 +9,9 @@ from agents import evidence
 from agents.chat.answer import Answer, from_rows, unknown
 from agents.chat.happened import Happened
 from agents.chat.measured import Measured
-from agents.chat.places import ChatContext, general, plots
+from agents.chat.places import ChatContext, general
 from agents.chat.questions import Asked
-from agents.chat.sources import Sources, case_card, proposal_cards
+from agents.chat.sources import Sources
 from agents.tools import Row
 from agents.tools.knowledge import (
     anomaly_row,
@@ -27,11 +27,12 @@ from agents.tools.knowledge import (
 from agents.tools.matching import best, words
 from agents.tools.protocol import row
 from context_store.records import Diagnostic, Investigation, NegativeResult, Suspect, VerdictRecord
-from contracts.enums import CauseKind, DiagnosticKind, ProposalState, Verdict
+from contracts.enums import CauseKind, DiagnosticKind, Verdict
 
 _MAX_STATEMENTS = 8
 _MAX_RERUNS = 6
 _MAX_CASES = 12
+_MAX_LOOP_CASES, _MAX_TRIED = 3, 5
 _MAX_LINES = 1000  # characters
 _FITS_WELL = 0.6  # share of a question's weight that a case holds which answers for a suspect nobody examined
 
@@ -61,6 +62,17 @@ _CAUSES: Mapping[CauseKind, str] = {
 }  # how people call the kinds of causes
 
 
+_LOOPS: Mapping[str, str] = {
+    "classifier": r"\b(?:classif\w+|labelling)\b",
+    "evolve": r"\b(?:evol\w+|scaffolds?)\b",
+    "potential": r"\bpotentials?\b",
+    "recipe": r"\brecipes?\b",
+}  # how people call the loops that look into no anomaly
+_OUTCOME = (
+    r"\b(?:f(?:ind|ound)|results?|outcome|come|came|learn\w*|conclu\w+|tried|try|kept|keep|propos\w+|verdict|end\w*)\b"
+)
+
+
 class FoundOut:
     def __init__(self, sources: Sources, measured: Measured, happened: Happened) -> None:
         self._from = sources
@@ -82,7 +94,7 @@ class FoundOut:
         if run_id and rows:
             rows.append(row(f"nobody has looked into it yet: ask to investigate {run_id}", evidence.run(run_id)))
             rows += [each for each in self._from.found_by("explain_onset", run_id=run_id) if each not in rows]
-        return from_rows(rows, "no case and no anomaly fits these words", plots(self._from.store, found))
+        return from_rows(rows, "no case and no anomaly fits these words")
 
     def _moved_with_a_case(self, asked: Asked, run_id: str) -> Answer | None:
         """For a quantity that has no anomaly of its own and moves at the onset of one that was looked into."""
@@ -96,7 +108,7 @@ class FoundOut:
                 if moved := self._measured.moved_with(run_id, names[:3], onset):
                     about = self._case(case)
                     first = from_rows(moved, "").statements
-                    return Answer(statements=(*first, *about.statements)[:_MAX_STATEMENTS], cards=about.cards)
+                    return Answer(statements=(*first, *about.statements)[:_MAX_STATEMENTS])
         return None
 
     def _case(self, case: Investigation) -> Answer:
@@ -105,8 +117,7 @@ class FoundOut:
         rows = [verdict_row(each) for each in _strongest_first(knowledge.verdicts(case.id))[:2]]
         rows = [*rows, case_row(case), *self._happened.culprits(case.id)[:2], *map(anomaly_row, anomalies[:2])]
         rows += [suspect_row(each) for each in knowledge.suspects(case.id)[:2]]
-        waiting = self._from.store.proposals.list(state=ProposalState.OPEN, investigation_id=case.id)
-        return from_rows(rows, "", [case_card(case), *plots(self._from.store, anomalies), *proposal_cards(waiting)])
+        return from_rows(rows, "")
 
     def proof(self, asked: Asked, context: ChatContext) -> Answer:
         """Verdicts, what would overturn them, and the re-runs that fit the words, else all."""
@@ -125,9 +136,9 @@ class FoundOut:
         by_kind = [each for each in reruns if asked.says(_KINDS.get(each.kind, each.kind))]
         shown = [diagnostic_row(each) for each in by_kind or near or reruns[:_MAX_RERUNS]][:_MAX_RERUNS]
         if asked.says(r"\boverturn"):
-            return from_rows([*doubts, *verdicts], "", [case_card(case)])
+            return from_rows([*doubts, *verdicts], "")
         order = [*shown, *verdicts] if by_kind or near else [*verdicts, *shown]
-        return from_rows([*order, *doubts][: _MAX_STATEMENTS + 2], "nothing was re-run", [case_card(case)])
+        return from_rows([*order, *doubts][: _MAX_STATEMENTS + 2], "nothing was re-run")
 
     def _names_a_suspect(self, asked: Asked, case: Investigation) -> bool:
         suspects = self._from.store.knowledge.suspects(case.id)
@@ -143,7 +154,7 @@ class FoundOut:
         first = from_rows([*map(proposal_row, proposals), case_row(cases[0])], "").statements
         rest = [each for each in about.statements if each not in first]
         kept = first if proposals else about.statements[:1] + first
-        return Answer(statements=tuple(dict.fromkeys((*kept, *rest)))[:_MAX_STATEMENTS], cards=about.cards)
+        return Answer(statements=tuple(dict.fromkeys((*kept, *rest)))[:_MAX_STATEMENTS])
 
     def _of_a_measured_run(self, asked: Asked, context: ChatContext) -> list[Investigation]:
         """Cases of the run in which the quantity asked for was measured, though it is no anomaly itself."""
@@ -185,7 +196,7 @@ class FoundOut:
     def _told_of_suspect(self, each: Suspect) -> str:
         """Its name, who wrote it, and the lines that it changes."""
         store = self._from.store
-        project_id = store.runs.get(store.knowledge.investigation(each.investigation_id).run_id).project_id
+        project_id = store.knowledge.investigation(each.investigation_id).project_id
         hunks = [hunk.text for commit in each.commits for hunk in store.code.hunks(project_id, commit)]
         return f"{each.key} {each.title} {' '.join(hunks)[:_MAX_LINES]}"
 
@@ -198,7 +209,7 @@ class FoundOut:
         refuted = [each for each in suspects if each.status is Verdict.REFUTED]
         only_out = asked.says(r"\b(rul\w+|exclud\w*|innocent|not|exonerat\w*|refuted|wrong)\b")
         chosen = refuted if only_out else suspects
-        return from_rows(map(suspect_row, chosen[:_MAX_STATEMENTS]), "nothing was suspected", [case_card(cases[0])])
+        return from_rows(map(suspect_row, chosen[:_MAX_STATEMENTS]), "nothing was suspected")
 
     def tried(self, asked: Asked, context: ChatContext) -> Answer:
         """What was tried, what the question names first; all of a case when it names only what it was tried against."""
@@ -247,7 +258,7 @@ class FoundOut:
             return unknown("no case fits these words")
         anomalies = self._from.store.knowledge.anomalies(investigation_id=cases[0].id)
         rows = [*map(anomaly_row, anomalies), case_row(cases[0])]
-        return from_rows(rows, "", [case_card(cases[0]), *plots(self._from.store, anomalies)])
+        return from_rows(rows, "")
 
     def of_a_cause(self, asked: Asked) -> Answer | None:
         """Cases whose cause was of the kind that the question names; None when it asks for no such list."""
@@ -256,14 +267,38 @@ class FoundOut:
         more = re.sub("|".join(forms.values()), " ", asked.rest, flags=re.IGNORECASE) if forms else ""
         if not forms or (not found and set(words(more)) - general()):
             return None
-        return from_rows(map(case_row, found[:_MAX_CASES]), "no case has such a cause", map(case_card, found[:1]))
+        return from_rows(map(case_row, found[:_MAX_CASES]), "no case has such a cause")
+
+    def of_a_loop(self, asked: Asked, context: ChatContext) -> Answer | None:
+        """What cases of a loop that is named came to, newest first; None where none is stored or more is asked."""
+        loops = [loop for loop, form in _LOOPS.items() if asked.says(form)]
+        if not loops or not asked.says(_OUTCOME) or context.investigation_id:
+            return None
+        run_id = asked.runs[0].partition("#")[0] if asked.runs else context.run_id or None
+        cases = [each for each in self._from.store.knowledge.investigations(run_id=run_id) if each.loop in loops]
+        more = set(words(re.sub(f"{_OUTCOME}|{'|'.join(_LOOPS[each] for each in loops)}", " ", asked.rest, flags=re.I)))
+        if more := more - general() - set(words("loop loops")):
+            cases = [each for each in cases if more <= set(words(self._from.places.case_text(each)))]
+        rows = [each for case in cases[:_MAX_LOOP_CASES] for each in self._came_to(case)]
+        return from_rows(rows, "") if rows else None
+
+    def _came_to(self, case: Investigation) -> list[Row]:
+        store = self._from.store
+        verdicts = [verdict_row(each) for each in _strongest_first(store.knowledge.verdicts(case.id))[:2]]
+        tried = [negative_row(each) for each in store.negatives.list(case.id)[:_MAX_TRIED]]
+        return [
+            case_row(case),
+            *verdicts,
+            *tried,
+            *map(proposal_row, store.proposals.list(investigation_id=case.id)[-2:]),
+        ]
 
     def similar(self, asked: Asked, context: ChatContext) -> Answer:
         store = self._from.store
         cases = self._from.places.like(asked, store.knowledge.investigations(), limit=3)
         negatives = self._from.rows("negative_results", text=asked.topic or "-")
         rows = [*map(case_row, cases), *negatives[:3]]
-        return from_rows(rows, "nothing stored fits these words", map(case_card, cases))
+        return from_rows(rows, "nothing stored fits these words")
 
     def other(self, asked: Asked, context: ChatContext) -> Answer:
         """No form was recognised: what it names, else what fits its words."""
@@ -282,7 +317,7 @@ class FoundOut:
         remembered: tuple[Row, ...] = self._from.rows("remembered", text=asked.topic or "-")[:2]
         more = from_rows([*remembered, *self._from.rows("find_commits", text=asked.text)[:4]], "")
         statements = (*found.statements, *more.statements)[:_MAX_STATEMENTS]
-        return Answer(statements=statements, cards=found.cards, gap="" if statements else found.gap)
+        return Answer(statements=statements, gap="" if statements else found.gap)
 
     def _whole(self, commit: str) -> str:
         for case in self._from.store.knowledge.investigations():

@@ -15,7 +15,7 @@ from agents.chat.answer import Answer
 from agents.chat.claims import Seen, check
 from agents.chat.places import ChatContext
 from agents.llm import Conversation, Door, Message, RepeatDetector, Speaker, Stall, system, tool_result, user
-from agents.llm.messages import json_object
+from agents.llm.messages import ToolCall, json_object
 from agents.llm.protocol import OnDelta, ignore
 from agents.llm.relief import evidence_ids
 from agents.tools import Toolbox
@@ -174,8 +174,9 @@ def actions_of(conversation: Conversation) -> list[tuple[str, dict[str, Any]]]:
 def stall_of(conversation: Conversation) -> Stall | None:
     """What the repeat detector says of the actions since the last question."""
     detector, stall = RepeatDetector(), None
-    calls = {call.id: call for message in conversation.messages for call in message.tool_calls}
+    calls: dict[str, ToolCall] = {}
     for message in _since_question(conversation):
+        calls |= {call.id: call for call in message.tool_calls}  # a provider may use an id again
         if message.speaker is Speaker.TOOL and message.tool_call_id in calls:
             call = calls[message.tool_call_id]
             stall = detector.observe(call.name, call.arguments, message.text, evidence_ids(message.text))

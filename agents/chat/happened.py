@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agents import evidence
 from agents.chat.answer import Answer, from_result, from_rows, unknown
-from agents.chat.places import ChatContext, plots
+from agents.chat.places import ChatContext
 from agents.chat.questions import Asked
 from agents.chat.sources import NO_RUN, Sources
 from agents.tools import Row, ToolResult
@@ -58,9 +58,7 @@ class Happened:
         rows = [*events[:_MAX_EVENTS], *commits[:_MAX_COMMITS]]
         if self._is_about_something(asked, run_id):
             rows = best(asked.topic, [*events, *commits], lambda each: each.text, limit=_MAX_COMMITS, min_share=0.5)
-        return from_rows(
-            rows, f"nothing is recorded to have changed in run {run_id} {where}", plots(self._from.store, found, 1)
-        )
+        return from_rows(rows, f"nothing is recorded to have changed in run {run_id} {where}")
 
     def _is_about_something(self, asked: Asked, run_id: str) -> bool:
         """True when what changed is asked of a thing that no finding of the run is about."""
@@ -119,7 +117,7 @@ class Happened:
         """Commits that a verdict of the case names, with who wrote them."""
         store = self._from.store
         keys = [key for verdict in store.knowledge.verdicts(case_id) for key in verdict.suspect_keys]
-        project_id = store.runs.get(store.knowledge.investigation(case_id).run_id).project_id
+        project_id = store.knowledge.investigation(case_id).project_id
         hashes = dict.fromkeys(key.removeprefix("commit:") for key in keys if key.startswith("commit:"))
         rows = []
         for each in hashes:
@@ -155,9 +153,7 @@ class Happened:
         if asked.says(_OF_EVENTS) and (rows := self._entries(asked, run_id)):
             return from_rows(rows, "")
         found = self._from.places.anomalies(asked, run_id)
-        return from_rows(
-            map(anomaly_row, found), f"no such anomaly is stored for run {run_id}", plots(self._from.store, found)
-        )
+        return from_rows(map(anomaly_row, found), f"no such anomaly is stored for run {run_id}")
 
     def _entries(self, asked: Asked, run_id: str) -> list[Row]:
         """Commits by hash, else entries that share the words of the question."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from agents import evidence, guidance
-from agents.chat.answer import Answer, Card, CardKind, from_rows, unknown
+from agents.chat.answer import Answer, from_rows, unknown
 from agents.chat.places import ChatContext
 from agents.guidance import Word
 from agents.tools.matching import best
@@ -36,11 +36,12 @@ _MEMORY = re.compile(
     r"\s*(?P<what>remember|forget) (?P<key>[a-z0-9][a-z0-9_./-]{0,80}):\s*(?P<text>\S.*)", re.IGNORECASE | re.DOTALL
 )
 _CONFIRM = re.compile(r"\s*confirm (?P<key>[a-z0-9][a-z0-9_./-]{0,80})\s*[.!]*\s*", re.IGNORECASE)
+_HAS_SUSPECTS = "debug"
 _SAID = {
     Word.FIRST: "{title} is examined first from the next step on",
     Word.EXCLUDE: "{title} is examined after all others from the next step on; re-runs still decide",
     Word.INCLUDE: "{title} is examined in its usual place from the next step on",
-    Word.STOP: "the loop concludes with what is known, after the re-runs that are under way",
+    Word.STOP: "the loop concludes with what is known, after what is under way",
     Word.GO_ON: "the loop goes on",
 }
 
@@ -65,6 +66,8 @@ class Instructions:
             return unknown("say it in the thread of a case that is being investigated")
         if case.state is not InvestigationState.OPEN:
             return unknown(f"the loop of case {case.id} is not searching any more: it is {case.state}")
+        if about and case.loop != _HAS_SUSPECTS:
+            return unknown(f"the {case.loop} loop has no suspects: it understands 'stop' and 'go on'")
         suspect = self._suspect(case, about) if about else None
         if about and suspect is None:
             known = ", ".join(f"{each.rank} {each.title}" for each in self._store.knowledge.suspects(case.id)[:8])
@@ -73,8 +76,7 @@ class Instructions:
         guidance.give(self._store, case.id, word, key, actor=self._actor, at=self._clock())
         refs = [evidence.case(case.id)]
         refs += [evidence.part_of_case("suspect", case.id, key)] if key else []
-        card = Card(kind=CardKind.CASE, title=case.title, evidence=evidence.case(case.id), detail={"id": case.id})
-        return from_rows([row(_SAID[word].format(title=title), *refs)], "", [card])
+        return from_rows([row(_SAID[word].format(title=title), *refs)], "")
 
     def _remembered(self, text: str, context: ChatContext) -> Answer | None:
         """`remember KEY: TEXT` and `forget KEY: REASON`; what is remembered rests on the case or run of the thread."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from agents import evidence
 from agents.chat.answer import Answer, from_rows, unknown
-from agents.chat.places import ChatContext, is_at, plot, plots
+from agents.chat.places import ChatContext, is_at
 from agents.chat.questions import Asked
 from agents.chat.sources import NO_RUN, Sources
 from agents.tools import Row
@@ -46,7 +46,7 @@ class Measured:
         if not answers:
             return unknown(f"nothing of that name was measured or configured in run {', '.join(runs)}")
         statements = tuple(each for answer in answers for each in answer.statements)
-        return Answer(statements=statements, cards=tuple(card for answer in answers for card in answer.cards))
+        return Answer(statements=statements)
 
     def named(self, asked: Asked, run_id: str) -> tuple[Row, ...]:
         """Points of the series whose name the question holds, whatever else it speaks of."""
@@ -57,10 +57,8 @@ class Measured:
         names = self._from.places.names(asked, run_id)[:_MAX_SERIES]
         if names and not self._from.places.says_more(asked, names):
             rows = [each for name in names for each in self._points(asked, run_id, name)]
-            last = self._from.store.runs.get(run_id).last_step
-            lo, hi = (min(asked.steps), max(asked.steps)) if asked.steps else (last, last)
             rows += [row(each.text, *each.evidence) for each in self.configured(asked, run_id).statements]
-            return from_rows(rows, "", [plot(self._from.store, run_id, names[0], max(0, lo - _WINDOW), hi + _WINDOW)])
+            return from_rows(rows, "")
         fields = self.configured(asked, run_id)
         if fields.known:
             return fields
@@ -120,7 +118,7 @@ class Measured:
             along = self.moved_with(run_id, names, each.onset[0])
             rows += [*along, anomaly_row(each)] if along else []
         whole = [self._whole(run_id, name) for name in names[:3]]
-        return from_rows([*rows, *(each for each in whole if each)], "", plots(self._from.store, found))
+        return from_rows([*rows, *(each for each in whole if each)], "")
 
     def _whole(self, run_id: str, name: str) -> Row | None:
         """Where a series began and ended, and whether it is part of what was found."""
@@ -146,7 +144,7 @@ class Measured:
         gap = f"no departure is stored for run {run_id}"
         if (asked.layers or asked.experts) and not known:
             return self._untouched(asked, run_id, statistic) or unknown(gap)
-        return from_rows(map(anomaly_row, known), gap, plots(self._from.store, known))
+        return from_rows(map(anomaly_row, known), gap)
 
     def _untouched(self, asked: Asked, run_id: str, statistic: str) -> Answer | None:
         """That no anomaly holds this place, where it was measured and the question names nothing else."""
@@ -170,8 +168,7 @@ class Measured:
         leading = self._from.toolbox.call(
             "statistic_across", {"run_id": run_id, "statistic": statistic, "since": since}
         )
-        shown = plot(self._from.store, run_id, matrix.names[far[0]], max(0, since - _WINDOW), since + _WINDOW)
-        return from_rows(leading.rows[: len(far)], "", [shown])
+        return from_rows(leading.rows[: len(far)], "")
 
     def moved_with(self, run_id: str, names: list[str], onset: int) -> list[Row]:
         """Series that leave their own past at the onset of something else."""

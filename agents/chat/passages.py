@@ -95,6 +95,8 @@ class Passages:
             yield passage(Part.RERUN, f"re-run, {rerun.kind} {rerun.label}: {rerun.reading}", diagnostic_row(rerun))
         for wish in store.proposals.list(investigation_id=case.id):
             yield passage(Part.PROPOSAL, f"{wish.title} {wish.risk} {wish.decided_by} {wish.state}", proposal_row(wish))
+        if not case.run_id:
+            return
         yield from (passage(Part.CHANGE, each.text, each) for each in self._changes(case.run_id))
         run = run_row(store.runs.get(case.run_id))
         yield passage(Part.RUN, run.text, run)
@@ -105,11 +107,10 @@ class Passages:
     def _lines(self, case: Investigation, suspect: Suspect) -> str:
         """Who wrote a suspected commit, and what it changes."""
         store, told = self._from.store, []
-        project_id = store.runs.get(case.run_id).project_id
         for commit in suspect.commits:
             try:
-                told.append(commit_row(store.code.commit(project_id, commit)).text)
+                told.append(commit_row(store.code.commit(case.project_id, commit)).text)
             except RepositoryError:  # a history that is not stored any more
                 continue
-            told += [hunk.text for hunk in store.code.hunks(project_id, commit)]
+            told += [hunk.text for hunk in store.code.hunks(case.project_id, commit)]
         return " ".join(told)[:_MAX_LINES]

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents import evidence
-from agents.chat.answer import Card, CardKind
 from agents.chat.forms import Kind
 from agents.chat.prototypes import PROTOTYPES
 from agents.chat.questions import Asked
@@ -17,12 +15,10 @@ from context_store import Store
 from context_store.records import Anomaly, Investigation
 from context_store.records.search import SearchFilter, TextKind
 from context_store.vocabulary import meanings
-from contracts.enums import RunRole, TimelineKind
+from contracts.enums import RunRole
 from contracts.names import SeriesName
 
 _MAX_RUNS = 500
-_MARGIN = 3  # a plot shows so many times the onset's distance around it
-_MIN_WINDOW = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +41,19 @@ class Places:
 
     def run(self, asked: Asked, context: ChatContext) -> str | None:
         """The run meant: the named one, that of the page, the only training, that of the case the words fit, or the
-        only one in which something was found.
+        only one in which something was found. None also for a case that is about no run.
         """
         if asked.runs:
             return asked.runs[0].partition("#")[0]
         if context.investigation_id:
-            return self._store.knowledge.investigation(context.investigation_id).run_id
+            return self._store.knowledge.investigation(context.investigation_id).run_id or None
         if context.run_id:
             return context.run_id
         trainings = self._store.runs.list(role=RunRole.TRAINING, limit=2)
         if len(trainings) == 1:
             return trainings[0].id
         cases = self.cases(asked, context)
-        return cases[0].run_id if cases else self._only_one_with_a_case()
+        return (cases[0].run_id or None) if cases else self._only_one_with_a_case()
 
     def cases(self, asked: Asked, context: ChatContext, *, min_share: float = MIN_SHARE) -> list[Investigation]:
         """Cases that the question's words fit, best first; on a page of a run or case, or with a run named, of that.
@@ -127,7 +123,7 @@ class Places:
 
     def _told(self, run_id: str) -> str:
         """What changed in a run that has no steps of its own, as those of imported incidents."""
-        if self._store.runs.get(run_id).last_step:
+        if not run_id or self._store.runs.get(run_id).last_step:
             return ""
         return " ".join(each.title for each in self._store.timeline.list(run_id))
 
@@ -203,7 +199,7 @@ class Places:
         return bool(set(words(asked.rest)) - called - _GENERAL - _OF_VALUES)
 
     def _only_one_with_a_case(self) -> str | None:
-        runs = {case.run_id for case in self._store.knowledge.investigations()}
+        runs = {case.run_id for case in self._store.knowledge.investigations() if case.run_id}
         return runs.pop() if len(runs) == 1 else None
 
 
@@ -300,32 +296,3 @@ _GENERAL = frozenset(
 
 def _anomaly_text(each: Anomaly) -> str:
     return f"{each.kind} {each.statement} {' '.join(each.series)}"
-
-
-def plots(store: Store, anomalies: Sequence[Anomaly], limit: int = 2) -> list[Card]:
-    """A plot of each anomaly's first series around its onset, with what changed as markers."""
-    cards = []
-    for each in [each for each in anomalies if each.series][:limit]:
-        lo, hi = each.onset
-        width = max(_MIN_WINDOW, _MARGIN * (hi - lo))
-        cards.append(plot(store, each.run_id, each.series[0], max(0, lo - width), hi + width, each.onset))
-    return cards
-
-
-def plot(store: Store, run_id: str, name: str, lo: int, hi: int, onset: tuple[int, int] | None = None) -> Card:
-    """A plot of one series with change markers."""
-    kinds = [kind for kind in TimelineKind if kind not in (TimelineKind.CHECKPOINT, TimelineKind.EVAL)]
-    events = store.timeline.list(run_id, lo, hi, kinds)
-    return Card(
-        kind=CardKind.SERIES,
-        title=f"{name} of {run_id}",
-        evidence=evidence.series(run_id, name, lo, hi),
-        detail={
-            "run_id": run_id,
-            "name": name,
-            "lo": lo,
-            "hi": hi,
-            "onset": list(onset or ()),
-            "markers": [{"step": each.step, "title": each.title} for each in events],
-        },
-    )

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agents.chat.answer import RULES, Answer, Card, Statement, statements_of, unknown
+from agents.chat.answer import RULES, Answer, Statement, statements_of, unknown
 from agents.chat.answerable import Answerable
 from agents.chat.following import in_full, with_steps
 from agents.chat.forms import Kind
@@ -26,11 +26,11 @@ from agents.chat.found_out import FoundOut
 from agents.chat.happened import Happened
 from agents.chat.meaning import Meaning
 from agents.chat.measured import Measured
-from agents.chat.passages import Passage, Passages
-from agents.chat.places import ChatContext, Places, is_at, plots, telling
+from agents.chat.passages import Passages
+from agents.chat.places import ChatContext, Places, is_at, telling
 from agents.chat.questions import Asked, recognise
 from agents.chat.reading import Slot
-from agents.chat.sources import Method, Sources, case_card, proposal_cards
+from agents.chat.sources import Method, Sources
 from agents.chat.standing import Standing
 from agents.chat.threads import Exchange, Threads
 from agents.chat.weighing import Weighed, Weighing
@@ -38,7 +38,6 @@ from agents.llm.errors import ModelRefused, ModelUnavailable
 from agents.skills import SkillBook, skills_for
 from agents.tools import Toolbox
 from context_store import Store
-from contracts.enums import ProposalState
 
 _EXACT = frozenset({Kind.INVESTIGATE, Kind.COMMIT})  # what they name is there or not
 _BY_RULES = frozenset(
@@ -128,6 +127,8 @@ class Retrieval:
     def _of(self, asked: Asked, context: ChatContext, known_runs: Sequence[str]) -> Answer:
         if (several := self._found_out.of_a_cause(asked)) is not None and not (asked.runs or context.run_id):
             return several
+        if (of_a_loop := self._found_out.of_a_loop(asked, context)) is not None:
+            return of_a_loop
         by_rules = self._by_rules(asked, context)
         if asked.kind not in _EXACT and self._is_out_of_range(asked, context):
             return unknown("the run has no such step, layer or expert") if by_rules.known else by_rules
@@ -187,15 +188,7 @@ class Retrieval:
         ahead = by_rules.known or not measured
         shown = (*first, *measured, *more) if ahead else (*measured, *first, *more)
         shown = shown[: _MAX_SHOWN + _MAX_BESIDE // 2]
-        return Answer(statements=shown, cards=self._cards(best, by_rules))
-
-    def _cards(self, best: Sequence[Passage], by_rules: Answer) -> tuple[Card, ...]:
-        knowledge = self._store.knowledge
-        case = knowledge.investigation(best[0].case_id)
-        found = plots(self._store, knowledge.anomalies(investigation_id=case.id))
-        proposals = self._store.proposals.list(state=ProposalState.OPEN, investigation_id=case.id)
-        cards = (case_card(case), *found, *proposal_cards(proposals), *by_rules.cards)
-        return tuple({str(card.evidence): card for card in cards}.values())
+        return Answer(statements=shown)
 
     def _measured_too(self, asked: Asked, context: ChatContext) -> tuple[Statement, ...]:
         """What was measured under a name that the question holds, whatever its form."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents import evidence
-from agents.chat.answer import Answer, Card, CardKind
+from agents.chat.answer import Answer
 from agents.chat.places import ChatContext, Places
 from agents.chat.questions import Asked
 from agents.skills import SkillBook
 from agents.tools import Row, Toolbox
 from context_store import Store
-from context_store.records import Investigation, Proposal
 
 NO_RUN = "the question names no run, and its words fit no case"
 Method = Callable[[Asked, ChatContext], Answer]
@@ -42,19 +40,3 @@ class Sources:
             if asked.steps and last < max(asked.steps)
             else ""
         )
-
-
-def case_card(case: Investigation) -> Card:
-    return Card(kind=CardKind.CASE, title=case.title, evidence=evidence.case(case.id), detail={"id": case.id})
-
-
-def proposal_cards(proposals: Sequence[Proposal]) -> list[Card]:
-    return [
-        Card(
-            kind=CardKind.PROPOSAL,
-            title=each.title,
-            evidence=evidence.proposal(each.id),
-            detail={"id": each.id, "state": each.state},
-        )
-        for each in proposals
-    ]

@@ -7,7 +7,7 @@ from agents.chat.answer import Answer, from_result, from_rows, unknown
 from agents.chat.happened import Happened
 from agents.chat.places import ChatContext
 from agents.chat.questions import Asked
-from agents.chat.sources import Sources, proposal_cards
+from agents.chat.sources import Sources
 from agents.skills import ConditionFailed
 from agents.tools.knowledge import case_row, proposal_row, run_row
 from agents.tools.matching import best, words
@@ -39,7 +39,7 @@ class Standing:
         if named is None and not self._from.places.is_general(asked):
             return unknown("the question names no run that is stored")
         rows = [*runs[:4], *map(case_row, going[:3]), *map(proposal_row, waiting[:3])]
-        return from_rows(rows, "no run is stored", proposal_cards(waiting[:3]))
+        return from_rows(rows, "no run is stored")
 
     def runs(self, asked: Asked, context: ChatContext) -> Answer:
         return from_result(self._from.toolbox.call("runs", {}))
@@ -63,7 +63,7 @@ class Standing:
             return from_rows([nothing, *map(proposal_row, fitting)], "")
         shown = waiting if asked.says(_WAITING) and waiting else fitting
         rows = [*remembered[:2], *map(proposal_row, shown)]
-        return from_rows(rows, "nothing of that kind was proposed", proposal_cards(shown))
+        return from_rows(rows, "nothing of that kind was proposed")
 
     def _told(self, each: Proposal) -> str:
         """What a proposal may be called: also whose commits it is about."""

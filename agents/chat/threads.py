@@ -28,6 +28,7 @@ class Threads:
     """Exchanges by thread. A thread begins with its first question, which is its title, unless it was opened before."""
 
     def __init__(self, store: Store) -> None:
+        self.store = store
         self._threads = store.threads
 
     def add(self, context: ChatContext, exchange: Exchange) -> None:

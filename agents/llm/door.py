@@ -1,7 +1,8 @@
 """The door to language models: every call goes through `Door.ask`.
 
 Before a call its tokens, money and seconds are reserved. A model that is busy or broke off is asked again with growing
-waits, then the next model of the list is. Wrong tool calls are answered with what is wrong, a bounded number of times.
+waits, then the next model of the list is; one that refuses (no key, no such model) is not asked again. Wrong tool calls
+are answered with what is wrong, a bounded number of times.
 What a reader should know (waits, fallbacks, lost thinking, shortened context) is said through `notes`.
 """
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from agents.llm.accounting import Account, Budget, counted, estimated_tokens, money, upper_estimate
 from agents.llm.conversation import ContextPlan, Conversation, Relief, ThinkingMode
-from agents.llm.errors import AnswerStopped, ContextTooLong, ModelBusy, ModelConfused, ModelUnavailable
+from agents.llm.errors import AnswerStopped, ContextTooLong, ModelBusy, ModelConfused, ModelRefused, ModelUnavailable
 from agents.llm.loss import after, carried, lost
 from agents.llm.messages import Message, ToolCall, json_object, tool_result
 from agents.llm.protocol import Delta, DeltaKind, Model, ModelRequest, OnDelta, Reply, ToolSpec, ignore
@@ -107,6 +108,8 @@ class Door:
                 conversation = shorter
                 continue
             self._say(lost(conversation.last_call, request, reply))
+            if reply.finish_reason == "length":
+                self._say(f"{reply.message.model} was cut off: an answer may have {request.max_tokens} tokens")
             return replace(conversation.plus(reply.message), last_call=after(request, reply)), reply
         raise AssertionError("the last attempt answers or raises")
 
@@ -137,7 +140,7 @@ class Door:
             )
             try:
                 reply = self._persist(model, request, on_delta)
-            except ModelUnavailable as error:
+            except (ModelUnavailable, ModelRefused) as error:
                 if number == len(self._models):
                     raise
                 on_delta(Delta(kind=DeltaKind.RESTART, text=""))

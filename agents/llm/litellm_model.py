@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -18,7 +18,7 @@ import httpx
 
 from agents.llm.assembly import Assembly
 from agents.llm.errors import AnswerStopped, ContextTooLong, ModelBusy, ModelRefused, ModelUnavailable
-from agents.llm.messages import ThinkingStyle, to_wire
+from agents.llm.messages import Message, Speaker, ThinkingStyle, to_wire
 from agents.llm.protocol import ModelRequest, OnDelta, Price, Reply, ToolSpec, ignore
 
 _SIGNED = ("anthropic", "bedrock", "vertex_ai")  # providers whose thinking comes in signed blocks
@@ -101,10 +101,18 @@ class LiteLLMModel:
         if config.api_base:
             arguments["api_base"] = config.api_base
             arguments |= {"api_key": _NO_KEY} if not _has_key(config.name) else {}
-        if self._is_signed and config.thinking_tokens:
+        if self._is_signed and config.thinking_tokens and _may_think(request.messages):
             arguments["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_tokens}
             arguments |= {"extra_headers": _INTERLEAVED} if config.name.startswith("anthropic/") else {}
         return arguments
+
+
+def _may_think(messages: Sequence[Message]) -> bool:
+    """Anthropic refuses to think on with tool results when the call's own thinking does not come back with them."""
+    if messages[-1].speaker is not Speaker.TOOL:
+        return True
+    called = next(each for each in reversed(messages) if each.speaker is not Speaker.TOOL)
+    return any(each.style is ThinkingStyle.BLOCKS for each in called.thinking)
 
 
 @cache

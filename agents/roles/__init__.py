@@ -1,7 +1,7 @@
 """Roles of agents in a case, each a LangGraph graph: look -> (think -> check | plain). `plain` needs no model.
 
 hypothesis  which suspect first, with cited reasons
-critic      what speaks against a verdict; what a verdict lacks is withheld before anybody sees it
+critic      what speaks against a verdict; a proof that lacks something is withheld by rules
 reporter    the case as Markdown and HTML with plots; claims without existing evidence are removed, and counted
 colleague   the three of them as the loops use them
 """

@@ -72,4 +72,5 @@ def _actor(opinion: Opinion) -> str:
 def _section(opinion: Opinion) -> str:
     lines = [f"- {each.text} ({', '.join(f'`{ref}`' for ref in each.evidence[:4])})" for each in opinion.statements]
     removed = f", {opinion.removed} of {opinion.claimed} claims removed" if opinion.claimed else ""
-    return "\n".join([f"\n## Objections looked for\n\nBy {opinion.brain}{removed}.\n", *lines]) + "\n"
+    plain = [f"\nWritten {note}." for note in opinion.notes if note.startswith("without a model: ")]
+    return "\n".join([f"\n## Objections looked for\n\nBy {opinion.brain}{removed}.\n", *lines, *plain]) + "\n"

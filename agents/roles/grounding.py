@@ -29,8 +29,7 @@ def rows_of_case(store: Store, case_id: str, clock: Callable[[], float]) -> list
     Read by the skill `read_case`, in the name of the roles.
     """
     case = store.knowledge.investigation(case_id)
-    project_id = store.runs.get(case.run_id).project_id
     toolbox = Toolbox(store, READING)
     book = SkillBook(store, toolbox, skills_for(toolbox), actor="roles", clock=clock)
-    inputs = {"investigation_id": case_id, "project_id": project_id, "title": case.title or case_id}
+    inputs = {"investigation_id": case_id, "project_id": case.project_id, "title": case.title or case_id}
     return [fact.row for fact in book.run("read_case", inputs).facts]

@@ -71,7 +71,7 @@ class Reporter:
         opinion = ask(self, door, case_id)
         body, removed, claimed = grounded(self._store, whole)
         removed, claimed = removed + opinion.removed, claimed + (opinion.claimed or len(opinion.statements))
-        share = f"{removed} of {claimed} claims were removed: the store does not have what they cite."
+        share = f"{removed} of {claimed} claims were removed: they cite nothing, or nothing stored that says so."
         plots = plots_of_case(self._store, case_id)
         named = [f"![{_plain(each.title)}]({prefix}-{number}.svg)" for number, each in enumerate(plots, start=1)]
         head = [*_summary(opinion), share]

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from agents.skills.skill import Condition, ConditionFailed, Fact, Facts, Level, Skill
 from agents.tools import Tool, Toolbox, ToolResult
+from agents.tools.protocol import result
 from context_store import Store
 from contracts.errors import UserInputError
 from contracts.evidence import EvidenceRef
@@ -64,7 +65,7 @@ class SkillBook:
     def _as_tool(self, skill: Skill) -> Tool:
         def run(_: Store, inputs: Any) -> ToolResult:
             found = self.run(skill.name, inputs.model_dump()).facts
-            return ToolResult(rows=tuple(each.row for each in found), nothing=f"{skill.name} found nothing")
+            return result([each.row for each in found], f"{skill.name} found nothing")
 
         acts = any(self._toolbox.acts(tool) for tool in self._all_tools(skill))
         return Tool(name=skill.name, description=skill.about, arguments=skill.inputs, run=run, acts=acts)

@@ -138,7 +138,8 @@ def anomaly_row(each: Anomaly) -> Row:
 
 def case_row(each: Investigation) -> Row:
     verdict = f"{each.verdict} (scope {each.scope})" if each.verdict else "no verdict yet"
-    text = f"case {each.id} of run {each.run_id}: {each.title}. {verdict}, {each.state}. {each.statement}"
+    of = f"of run {each.run_id}" if each.run_id else f"of the {each.loop} loop"
+    text = f"case {each.id} {of}: {each.title}. {verdict}, {each.state}. {each.statement}"
     return row(text, evidence.case(each.id))
 
 

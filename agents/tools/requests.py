@@ -13,8 +13,8 @@ from agents import evidence
 from agents.tools.memory import NOTES, RESERVED, memory_row
 from agents.tools.protocol import Arguments, Tool, ToolResult, result, row
 from context_store import Store
-from context_store.records import NewProposal
-from contracts.enums import EffectKind, MemoryKind
+from context_store.records import NewProposal, Proposal
+from contracts.enums import EffectKind, MemoryKind, ProposalState
 from contracts.errors import UserInputError
 from contracts.evidence import EvidenceRef
 
@@ -136,22 +136,29 @@ class Desk:
         refs = tuple(EvidenceRef.parse(text) for text in arguments.evidence)
         if any(ref.kind == "proposal" for ref in refs):
             raise UserInputError("a proposal is no evidence for a proposal", remedy="cite what was measured")
-        now = self.clock()
-        proposal = store.proposals.put(
-            NewProposal(
-                investigation_id=run.investigation_id,
-                kind=_KINDS[arguments.wish],
-                title=f"{arguments.wish.value.replace('_', ' ')}: run {run.id}",
-                payload={"run_id": run.id},
-                diff="",
-                base_state=f"{run.id} at step {run.last_step}",
-                risk=f"asked for in chat by {self.actor}: {arguments.reason}",
-                verification="the run's state in the store",
-                evidence=refs,
-                expires_at=now + _VALID_S,
-                owner=self.actor.removeprefix("chat:"),
-            )
+        wish = NewProposal(
+            investigation_id=run.investigation_id,
+            kind=_KINDS[arguments.wish],
+            title=f"{arguments.wish.value.replace('_', ' ')}: run {run.id}",
+            payload={"run_id": run.id},
+            diff="",
+            base_state=f"{run.id} at step {run.last_step}",
+            risk=f"asked for by {self.actor}: {arguments.reason}",
+            verification="the run's state in the store",
+            evidence=refs,
+            expires_at=self.clock() + _VALID_S,
+            owner=self.actor.removeprefix("chat:"),
         )
+        proposal = _waiting(store, wish) or store.proposals.put(wish)
         subject = evidence.proposal(proposal.id)
-        store.ledger.append(self.actor, "proposed", str(subject), {"wish": arguments.wish.value}, refs, now)
-        return result([row(f"{proposal.id} waits for a reviewer: {proposal.title}", subject)], "")
+        store.ledger.append(self.actor, "proposed", str(subject), {"wish": arguments.wish.value}, refs, self.clock())
+        is_open = proposal.state is ProposalState.OPEN
+        state = "waits for a reviewer" if is_open else f"is {proposal.state} already"
+        return result([row(f"{proposal.id} {state}: {proposal.title}", subject)], "")
+
+
+def _waiting(store: Store, wish: NewProposal) -> Proposal | None:
+    """The same wish, where it waits already: a run that has gone on since does not make another of it."""
+    same = (wish.kind, wish.payload, wish.risk, wish.evidence)
+    known = store.proposals.list(ProposalState.OPEN, wish.investigation_id)
+    return next((each for each in known if (each.kind, each.payload, each.risk, each.evidence) == same), None)

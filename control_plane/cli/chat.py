@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contracts.errors import UserInputError
+from contracts.errors import LatheError
 from control_plane.cli.session import Json, console, notes, opened, print_json
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def chat(
         for line in _lines():
             try:
                 show(talk.answer(line, context), as_json=as_json)
-            except UserInputError as error:
+            except LatheError as error:
                 notes().print(str(error), markup=False)
 
 

@@ -21,7 +21,8 @@ def report(
     from control_plane.chat import mind_of
 
     with opened() as lathe:
-        door = mind_of(lathe).door(lathe.store, f"agents:{case}")
+        project_id = lathe.store.knowledge.investigation(case).project_id
+        door = mind_of(lathe).door(lathe.store, f"agents:report:{case}", project_id)
         prefix = markdown.stem if markdown else "plot"
         found = Reporter(lathe.store).report(case, door, prefix=prefix)
     if html is not None:

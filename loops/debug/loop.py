@@ -99,8 +99,7 @@ class DebugLoop:
             return Conclusion(reason=_NO_RERUN)
         self._store_suspects(case)
         self._colleague.suggest_order(case_id)
-        if person := take_up(self._store, case_id).stopped_by:
-            return Conclusion(reason=f"{person} asked to stop")
+        take_up(self._store, case_id)
         facts = self._facts(case)
         step = next_step(facts)
         if isinstance(step, Decision):

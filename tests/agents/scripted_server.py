@@ -3,7 +3,8 @@
 `ScriptedServer(script)` answers each request with the next `Turn`, or with what the script (a function of the request)
 returns. It streams when asked to, counts tokens as words of what really arrived, and can misbehave: malformed tool
 calls, slow answers, status codes with Retry-After, missing usage, connections dropped in the middle of an answer, and
-thinking of earlier turns that is thrown away.
+thinking of earlier turns that is thrown away. As Anthropic does, it answers 400 where thinking is asked for and the
+open tool call came back without its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from types import TracebackType
 from typing import Any
 
 Json = dict[str, Any]
+_NEEDS_THINKING = (
+    "Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` "
+    "message must start with a thinking block."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,7 @@ class Turn:
     text: str = ""
     thinking: str = ""
     signature: str = ""  # of thinking blocks (Anthropic)
+    blocks: tuple[Json, ...] = ()  # further thinking blocks (Anthropic), whole: signed or redacted
     calls: tuple[Call, ...] = ()
     status: int = 200
     retry_after_s: float | None = None
@@ -46,6 +52,7 @@ class Turn:
     pace_s: float = 0.0  # between pieces
     drop_after: int | None = None
     reasoning_key: str = "reasoning_content"
+    finish_reason: str = ""  # "" for what the answer is: stop or tool calls (OpenAI)
 
 
 Script = Callable[[Json], Turn]
@@ -148,7 +155,7 @@ def _openai_stream(turn: Turn, body: Json, prompt: int) -> Iterator[bytes]:
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
     for delta in _openai_deltas(turn):
         yield _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    reason = "tool_calls" if turn.calls else "stop"
+    reason = turn.finish_reason or ("tool_calls" if turn.calls else "stop")
     yield _sse({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     if turn.usage:
         yield _sse({**base, "choices": [], "usage": _openai_usage(turn, prompt)})
@@ -173,6 +180,13 @@ def _anthropic_blocks(turn: Turn) -> Iterator[tuple[Json, list[Json]]]:
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(turn.thinking)]
         signed: list[Json] = [{"type": "signature_delta", "signature": turn.signature}]
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas + signed
+    for each in turn.blocks:
+        if each["type"] == "redacted_thinking":
+            yield each, []
+            continue
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(each["thinking"])]
+        signed = [{"type": "signature_delta", "signature": each["signature"]}]
+        yield {"type": "thinking", "thinking": "", "signature": ""}, deltas + signed
     if turn.text:
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(turn.text)]
     for call in turn.calls:
@@ -194,6 +208,15 @@ def _anthropic_stream(turn: Turn, body: Json, prompt: int) -> Iterator[bytes]:
     reason = {"stop_reason": "tool_use" if turn.calls else "end_turn", "stop_sequence": None}
     yield _event({"type": "message_delta", "delta": reason, "usage": {"output_tokens": _completion_tokens(turn)}})
     yield _event({"type": "message_stop"})
+
+
+def _lacks_thinking(body: Json) -> bool:
+    """Anthropic refuses to think on in a loop of tool calls whose last answer came back without its thinking."""
+    if body.get("thinking", {}).get("type") != "enabled" or body["messages"][-1]["role"] != "user":
+        return False
+    answers = body["messages"][-1]["content"]
+    is_open = isinstance(answers, list) and any(each["type"] == "tool_result" for each in answers)
+    return is_open and body["messages"][-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _sse(value: Json) -> bytes:
@@ -223,6 +246,8 @@ def _handler(owner: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def _answer(self, turn: Turn, body: Json) -> None:
+            if self.path.endswith("/messages") and _lacks_thinking(body):
+                turn = Turn(status=400, message=_NEEDS_THINKING)
             if turn.status != 200:
                 self._whole({"error": {"message": turn.message, "type": "scripted"}}, turn)
                 return

@@ -9,28 +9,33 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from scripted_server import Call, Json, ScriptedServer, Turn
 
 from agents.chat import Threads
 from context_store import Store
+from context_store.records import Proposal
 from contracts.enums import EffectKind, EffectState, InvestigationState, ProposalState, Role, Verdict
-from contracts.errors import RoleRequired
 from control_plane.demo.faults import find_fault
 from control_plane.demo.history import lay_out
 from control_plane.demo.pair import MAIN, train_pair
 from control_plane.projects import register_project
+from control_plane.services.ports import choose_port
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 400.0
+PATIENCE_S = 1200.0
 LOOK_INTO, WAITS = "please look into what is wrong with main", "what waits for somebody to decide?"
 
 
@@ -86,10 +91,56 @@ def kill_when(process: subprocess.Popen[str], moment: Any) -> None:
     process.communicate()
 
 
-def environment(settings: Settings, server: ScriptedServer) -> dict[str, str]:
+def environment(settings: Settings, server: ScriptedServer | None) -> dict[str, str]:
+    """Without a server no model is set."""
     known = {key: value for key, value in os.environ.items() if not key.startswith("LATHE_") and "API_KEY" not in key}
-    model = {"LATHE_MODEL": "openai/scripted", "LATHE_API_BASE": f"{server.url}/v1", "LATHE_ACTOR": "ada"}
-    return {**known, **settings.as_environment(), **model}
+    model = {"LATHE_MODEL": "openai/scripted", "LATHE_API_BASE": f"{server.url}/v1"} if server is not None else {}
+    return {**known, **settings.as_environment(), **model, "LATHE_ACTOR": "ada"}
+
+
+@contextmanager
+def service(env: dict[str, str], name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """One of the processes that `lathe up` starts."""
+    process = subprocess.Popen([sys.executable, "-m", f"control_plane.services.{name}", *arguments], env=env, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def until(moment: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not moment():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def approved_over_http(store: Store, env: dict[str, str], proposal: Proposal) -> None:
+    """By a reviewer's token; that of the researcher who asked is refused."""
+    port = choose_port(0, what="API", variable="LATHE_API_PORT")
+    address = f"http://127.0.0.1:{port}/api/v1"
+    decision = {"comment": "looks right", "bound_hash": proposal.bound_hash}
+    tokens = {
+        name: store.tokens.create(name, role) for name, role in (("ada", Role.RESEARCHER), ("bob", Role.REVIEWER))
+    }
+    with service(env, "api", str(port)):
+        until(lambda: is_listening(port))
+        status = {
+            name: httpx.post(
+                f"{address}/proposals/{proposal.id}/approve",
+                json=decision,
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=30,
+            ).status_code
+            for name, token in tokens.items()
+        }
+    assert status == {"ada": 403, "bob": 200}
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -107,40 +158,64 @@ def begun(store: Store) -> bool:
     return any(each.state is not EffectState.REQUESTED for each in store.effects.list())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_a_whole_investigation_by_chat(lathe: Lathe) -> None:
-    """An agent reads the store, starts the work, reviews the verdict and reports; people decide. Shows RM2-7.17."""
-    store, script = lathe.store, Colleague()
-    with ScriptedServer(script) as server:
-        env = environment(lathe.settings, server)
-        kill_when(command(env, "chat", LOOK_INTO, "--json"), lambda: len(server.requests) == 2)
-        (case,) = store.knowledge.investigations(run_id=MAIN)
-        script.slow = False
-        answer = finish(command(env, "chat", LOOK_INTO, "--json"))
-        assert (answer["brain"], answer["citations"]) == ("openai/scripted", [f"investigation:{case.id}"])
-        assert server.requests[-1]["messages"][2]["reasoning_content"] == "first a case"
-        assert [each.id for each in store.knowledge.investigations(run_id=MAIN)] == [case.id]
+def interrupted_chat(
+    store: Store, env: dict[str, str], server: ScriptedServer | None, script: Colleague
+) -> dict[str, Any]:
+    """The first answer is killed in the middle, and asked for again."""
+    first = command(env, "chat", LOOK_INTO, "--json")
+    if server is not None:
+        kill_when(first, lambda: len(by_chat(server)) == 2)
+    else:
+        kill_when(first, lambda: bool(store.knowledge.investigations(run_id=MAIN)))
+    (case,) = store.knowledge.investigations(run_id=MAIN)
+    script.slow = False
+    answer = finish(command(env, "chat", LOOK_INTO, "--json"))
+    assert [each.id for each in store.knowledge.investigations(run_id=MAIN)] == [case.id]
+    assert f"investigation:{case.id}" in answer["citations"]
+    if server is not None:
+        assert by_chat(server)[-1]["messages"][2]["reasoning_content"] == "first a case"
+    return answer
 
-        kill_when(command(env, "diagnose", MAIN, "--json"), lambda: begun(store))
-        finish(command(env, "diagnose", MAIN, "--json"))
-        waiting = store.knowledge.investigation(case.id)
-        assert (waiting.verdict, waiting.state) == (Verdict.PROVEN, InvestigationState.WAITING_FOR_APPROVAL)
+
+def by_chat(server: ScriptedServer) -> list[Json]:
+    """What the chat asked; the roles in the worker ask the same server."""
+    return [each for each in server.requests if not each["messages"][0]["content"].startswith("You work on one case")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4000)
+@pytest.mark.parametrize("brain", ["openai/scripted", "rules"])
+def test_a_whole_investigation_by_chat(lathe: Lathe, brain: str) -> None:
+    """An agent reads the store, starts the work, reviews the verdict and reports; people decide. Shows RM2-7.17.
+
+    A worker beside the chat drives the case; chat and worker are killed once each; with a model, and without one.
+    """
+    store, script = lathe.store, Colleague()
+    with ExitStack() as running:
+        server = running.enter_context(ScriptedServer(script)) if brain != "rules" else None
+        env = environment(lathe.settings, server)
+        with service(env, "worker") as worker:
+            answer = interrupted_chat(store, env, server, script)
+            assert answer["brain"] == brain
+            until(lambda: begun(store))
+            worker.kill()
+        (case,) = store.knowledge.investigations(run_id=MAIN)
+        assert case.state is InvestigationState.OPEN, "it was killed in the middle"
+
+        running.enter_context(service(env, "worker"))
+        until(lambda: store.knowledge.investigation(case.id).state is InvestigationState.WAITING_FOR_APPROVAL)
+        assert store.knowledge.investigation(case.id).verdict is Verdict.PROVEN
         (fix,) = store.proposals.list(state=ProposalState.OPEN)
         answer = finish(command(env, "chat", WAITS, "--json"))
-        assert answer["citations"] == [f"proposal:{fix.id}"]
+        assert f"proposal:{fix.id}" in answer["citations"]
         assert "By rules" in store.knowledge.report(case.id), "the critic's feelings were removed"
 
-        with pytest.raises(RoleRequired):
-            store.proposals.approve(fix.id, "ada", Role.RESEARCHER, "my own", time.time())
-        store.proposals.approve(fix.id, "bob", Role.REVIEWER, "looks right", time.time())
         num_segments = len(store.runs.segments(MAIN))
-        for _ in range(2):  # once more changes nothing
-            finish(command(env, "diagnose", MAIN, "--json"))
+        approved_over_http(store, env, fix)
+        until(lambda: store.knowledge.investigation(case.id).state is InvestigationState.CLOSED)
     (applied,) = [each for each in store.effects.list() if each.kind is EffectKind.RESUME_WITH_PATCH]
     assert (applied.state, applied.proposal_id) == (EffectState.DONE, fix.id)
     assert len(store.runs.segments(MAIN)) == num_segments + 1
-    assert store.knowledge.investigation(case.id).state is InvestigationState.CLOSED
     assert [each.question for each in Threads(store).exchanges("everything:main")] == [LOOK_INTO, WAITS]
     keys = [each.key for each in store.effects.list()]
     assert len(keys) == len(set(keys))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from langgraph.checkpoint.memory import InMemorySaver
 from world import ATTENTION, NOW, README, REPORT, SCALE, WARMUP, World
 
+from agents.chat import Chat, ChatContext, Instructions, Retrieval, Threads
 from agents.guidance import Word, give
+from agents.tools import Toolbox
 from contracts.enums import DiagnosticKind, Verdict
 from loops.debug import detect, open_case
 from loops.debug.loop import DebugLoop
@@ -34,6 +36,15 @@ def driven(world: World, say: Callable[[str, int], None]) -> str:
     return case_id
 
 
+def tell(world: World, case_id: str, words: str) -> str:
+    """What the chat of the case answers to a person's words."""
+    rules = Retrieval(world.store, Toolbox(world.store))
+    orders = Instructions(world.store, "ada", lambda: NOW)
+    chat = Chat(rules, Threads(world.store), "ada", lambda: NOW, instructions=orders)
+    (said,) = chat.answer(words, ChatContext(investigation_id=case_id)).statements
+    return said.text
+
+
 def reverted(world: World, case_id: str) -> list[str]:
     """Keys of the suspects that were left out alone, in the order in which that was planned."""
     return [d.suspect_keys[0] for d in world.store.knowledge.diagnostics(case_id) if d.kind is DiagnosticKind.REVERT]
@@ -46,7 +57,8 @@ def key(world: World, subject: str) -> str:
 def test_the_suspect_that_was_asked_for_is_examined_next(world: World) -> None:
     def say(case_id: str, number: int) -> None:
         if number == 1:
-            give(world.store, case_id, Word.FIRST, key(world, ATTENTION.subject), actor="ada", at=NOW)
+            said = tell(world, case_id, f"test suspect {key(world, ATTENTION.subject)} first")
+            assert said.endswith("is examined first from the next step on")
 
     case_id = driven(world, say)
     tried = reverted(world, case_id)
@@ -81,7 +93,7 @@ def test_a_culprit_that_was_excluded_is_found_all_the_same(world: World) -> None
 def test_stop_ends_the_search_after_what_runs_now(world: World) -> None:
     def say(case_id: str, number: int) -> None:
         if number == 1:
-            give(world.store, case_id, Word.STOP, "", actor="ada", at=NOW)
+            assert tell(world, case_id, "stop the search").startswith("the loop concludes")
 
     case_id = driven(world, say)
     case = world.store.knowledge.investigation(case_id)

@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
+from agents.guidance import Word, give
 from context_store import Store, open_store
 from context_store.records import Amount, Effect, EffectRequest, NegativeResult, NewProposal, NewRun, Project
 from contracts.enums import EffectKind, EffectState, InvestigationState, Role, RunRole, SignalStrength
@@ -289,3 +290,13 @@ def test_a_loop_says_which_link_it_repairs() -> None:
             closes_at="",
             signal=SignalStrength.SELF_RATING,
         )
+
+
+def test_a_persons_stop_holds_for_every_loop(store: Store, tmp_path: Path) -> None:
+    case_id = open_small_case(store)
+    give(store, case_id, Word.STOP, "", actor="ada", at=NOW)
+    assert small_runner(store, tmp_path / "tally").start("small", case_id).status is CaseStatus.WAITING_FOR_APPROVAL
+    assert store.effects.list() == []
+    said = [each.text for each in store.activity.after(0, investigation_id=case_id)]
+    assert "ada asked to stop" in " ".join(said)
+    assert store.knowledge.investigation(case_id).statement == "the third remains"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,12 @@ def test_markup_in_names_reasons_and_diffs_is_shown_as_text(reading: Page) -> No
     """The page fixture also fails on any dialog and any request to a foreign address."""
     reading.get_by_text("Report", exact=True).first.click()
     reading.get_by_text("(picture: picture)").wait_for()
+    reading.get_by_role("button", name="Write it as one page with plots").click()
+    with reading.expect_download() as begun:
+        reading.get_by_role("button", name="Download the page").click()
+    written = Path(begun.value.path()).read_text()
+    assert "<svg" in written
+    assert "<script" not in written
     assert reading.locator("#injected").count() == 0
     assert reading.locator("img[src='x']").count() == 0
     assert reading.title() not in ("1", "2")

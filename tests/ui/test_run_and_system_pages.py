@@ -100,11 +100,23 @@ def test_an_admin_lets_a_loop_act_within_a_list_and_a_budget_and_takes_it_back(p
     page.locator(".lt-table tr", has_text="nobody is here at night").get_by_text("until").wait_for()
 
 
+def test_which_text_goes_to_whom_is_shown_with_what_is_never_sent(page: Page, lathe: RunningLathe) -> None:
+    page.goto(f"{lathe.url}/system?token={lathe.viewer}")
+    page.get_by_role("tab", name="Providers").click()
+    page.get_by_text("labels of a classifier").wait_for()
+    page.locator("tr", has_text="proposals of an evolution run").get_by_text("nobody: no model is set").wait_for()
+    page.get_by_text("Never sent:").wait_for()
+    page.get_by_text("checkpoints and weights").wait_for()
+
+
 def test_the_chat_answers_without_a_model_and_its_cards_open_the_objects(page: Page, lathe: RunningLathe) -> None:
     page.goto(f"{lathe.url}/chat?investigation=look&token={lathe.reviewer}")
     page.get_by_role("button", name="Why did it happen?").click()
     page.get_by_text("answered by rules, without a model").wait_for()
     assert page.locator("#injected").count() == 0
     page.locator(".lt-answer .lt-evidence").first.wait_for()
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+    page.locator(".js-plotly-plot .annotation", has_text="A").first.wait_for()
+    page.get_by_text("A, step").first.wait_for()
     page.get_by_role("link", name="Read and decide the proposal").first.click()
     page.get_by_role("heading", name="Resume look without c41d07e").wait_for()

@@ -7,12 +7,14 @@ import re
 import streamlit as st
 
 from ui import links
+from ui.client import Client
 from ui.components import chips, markup
 from ui.components.markup import escape, words
+from ui.components.messages import errors_shown
 from ui.records import Case, Negative, WholeNegative
 
 
-def show(case: Case) -> None:
+def show(client: Client, case: Case) -> None:
     if case.negatives:
         st.html("<h3>Ruled out, and kept so that nobody tries it again</h3>")
         st.html('<div class="lt-cards">' + "".join(card(negative) for negative in case.negatives) + "</div>")
@@ -27,6 +29,19 @@ def show(case: Case) -> None:
                 icon=":material/download:",
                 on_click="ignore",
             )
+            _offer_page(client, case.investigation.id)
+
+
+def _offer_page(client: Client, case_id: str) -> None:
+    """The report as one page with its plots, drawn when it is wanted."""
+    if not st.button("Write it as one page with plots", icon=":material/draft:"):
+        return
+    with errors_shown():
+        found = client.report(case_id)
+        st.download_button(
+            "Download the page", found.html, file_name=f"{case_id}.html", mime="text/html", on_click="ignore"
+        )
+        st.caption(f"Written by {found.brain}; {found.removed} of {found.claimed} claims removed.")
 
 
 def card(negative: Negative, *, with_link: bool = True) -> str:

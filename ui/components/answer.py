@@ -32,7 +32,7 @@ def render(answer: Answer) -> str:
     gap = f"<p>The store does not know: {escape(answer.gap)}.</p>" if not answer.statements else ""
     notes = [*answer.notes]
     if answer.removed:
-        notes.append(f"{answer.removed} statements were taken out because nothing on record says so")
+        notes.append(f"{answer.removed} of {answer.claimed} statements were taken out: nothing on record says so")
     who = "answered by rules, without a model" if answer.brain == _RULES else f"answered by {answer.brain}, checked"
     small = " · ".join(escape(note) for note in (who, *notes))
     return f'<div class="lt-answer"><ul>{said}</ul>{gap}<p class="lt-muted">{small}</p></div>'

@@ -46,15 +46,9 @@ def _show_threads(threads: tuple[Thread, ...]) -> None:
     rows = "".join(_thread_row(thread, is_chosen=thread.id == here) for thread in threads[:MAX_THREADS])
     st.html(
         '<nav class="lt-side lt-threads" aria-label="Threads"><h4>Threads</h4><ul>'
-        f'<li><a href="/chat" target="_self">+ New question</a></li>{rows}</ul></nav>'
+        f'<li><a href="/chat" target="_self">+ New question</a></li>{rows}</ul>'
+        '<p class="lt-muted"><a href="/system" target="_self">What leaves this machine</a>, under Providers</p></nav>'
     )
-    with errors_shown(), st.expander("What leaves this machine"):
-        for flow in session.client().flows():
-            where = "leaves this machine" if flow.leaves_machine else "stays here"
-            st.html(
-                f"<p><b>{escape(flow.purpose)}</b>: {escape(flow.text)} goes to {escape(flow.to)}; {where}. "
-                f"{flow.tokens} tokens, {flow.usd:.2f} USD so far.</p>"
-            )
 
 
 def _thread_row(thread: Thread, *, is_chosen: bool) -> str:

@@ -51,7 +51,7 @@ def _show_without_run(client: Client, case: Case) -> None:
         every = picture.LIVE_S if case.investigation.state != "closed" else picture.IDLE_S
         st.fragment(feed.show, run_every=every)(client, case.investigation.id)
     decision.show(client, case)
-    memory.show(case)
+    memory.show(client, case)
 
 
 def show_rest(client: Client, case: Case) -> None:
@@ -60,7 +60,7 @@ def show_rest(client: Client, case: Case) -> None:
     verdict.show(case)
     decision.show(client, case)
     aftermath.show(client, case, palette.current())
-    memory.show(case)
+    memory.show(client, case)
 
 
 def _subject(case: Case) -> str:

@@ -14,7 +14,7 @@ from ui.oversight import Check
 from ui.records import Principal
 from ui.steering import autonomy, halting, people, schedules
 
-_TABS = ("Health", "Budgets", "Detectors", "Policies", "Schedules", "People")
+_TABS = ("Health", "Budgets", "Detectors", "Policies", "Schedules", "Providers", "People")
 _SIGNS = {True: "✔ in order", False: "✕ not in order", None: "· for information"}
 
 
@@ -40,6 +40,8 @@ def page() -> None:
         autonomy.show(client, principal, found)
     with tabs["Schedules"], errors_shown():
         schedules.show(client, principal)
+    with tabs["Providers"], errors_shown():
+        _show_providers(client)
     with tabs["People"], errors_shown():
         people.show(client, principal)
 
@@ -73,6 +75,21 @@ def _show_budgets(client: Client) -> None:
         show_empty("No budget was opened yet", "Every case, policy, chat and experiment opens one of its own.")
         return
     st.html("<h3>Budgets: what was used of what was allowed</h3>" + budget_bars.render(found))
+
+
+def _show_providers(client: Client) -> None:
+    """Which text goes to whom, and what is sent to nobody."""
+    found = client.providers()
+    heads = ("For", "Goes to", "Leaves this machine", "What is sent", "Tokens so far", "US dollars so far")
+    rows = [
+        row([
+            f"<b>{escape(each.purpose)}</b>", escape(each.to), "yes" if each.leaves_machine else "no",
+            escape(each.text), f"{each.tokens:,}", f"{each.usd:.2f}",
+        ])
+        for each in found.flows
+    ]  # fmt: skip
+    st.html("<h3>Which text goes to which provider of models</h3>" + table(heads, rows))
+    st.html(f"<p><b>Never sent:</b> {escape(found.never)}.</p>")
 
 
 def _show_detectors(client: Client) -> None:

@@ -58,9 +58,10 @@ class SuppliedBy(Body):
 
 
 class CaseFile(OneInvestigation):
-    """`verification_run`: result of the effect that carried the fix, or null. `budget`: null until it was opened."""
+    """`run`: null for a case about none. `verification_run`: result of the effect that carried the fix, or null.
+    `budget`: null until it was opened."""
 
-    run: Run
+    run: Run | None
     anomalies: list[Anomaly]
     suspects: list[Suspect]
     supplied_by: SuppliedBy
@@ -73,6 +74,17 @@ class CaseFile(OneInvestigation):
     report_markdown: str
     budget: BudgetState | None
     verification_run: Json | None
+
+
+class WrittenReport(Body):
+    """`html`: one page that holds its plots. `removed` of `claimed` claims rest on nothing that is stored."""
+
+    markdown: str
+    html: str
+    brain: str
+    removed: int
+    claimed: int
+    removed_share: float
 
 
 @router.get("", response_model=InvestigationPage)
@@ -104,6 +116,18 @@ def open_investigation(store: StoreDep, clock: ClockDep, principal: ResearcherDe
 def investigation(store: StoreDep, case_id: str, role: TeamRole | None = None) -> Answer:
     """One case with everything that belongs to it; of a role of the team only what that one supplied."""
     return Answer(case_file(store, case_id, role))
+
+
+@router.get("/{case_id}/report", response_model=WrittenReport)
+def report(store: StoreDep, case_id: str) -> Answer:
+    """The case for a reader who was not there, written by rules: no model is asked, so reading costs nothing."""
+    from agents.roles import Reporter
+
+    found = Reporter(store).report(case_id)
+    return Answer({
+        "markdown": found.markdown, "html": found.html, "brain": found.brain, "removed": found.removed,
+        "claimed": found.claimed, "removed_share": found.removed_share,
+    })  # fmt: skip
 
 
 @router.post("/{case_id}/ask-again", response_model=OneInvestigation)

@@ -87,6 +87,17 @@ def ask(client: httpx.Client, thread_id: str, question: str) -> list[Event]:
         return list(events(response.iter_lines()))
 
 
+def test_the_report_is_served_with_its_plots(still_store: Store, stored: Stored) -> None:
+    with api(still_store, role=Role.VIEWER) as client:
+        path = f"{str(client.base_url).removesuffix('chat/')}investigations/{CASE}/report"
+        assert client.get(path).status_code == 404  # the loop has not concluded
+        still_store.knowledge.put_report(CASE, f"Found. `investigation:{CASE}`\n\nMade up. `verdict:999`")
+        found = client.get(path).json()
+    assert "<svg" in found["html"]
+    assert (found["brain"], found["removed"]) == ("rules", 1)
+    assert "Made up" not in found["markdown"] + found["html"]
+
+
 def test_an_exchange_without_a_model_is_kept_in_its_thread(still_store: Store, stored: Stored) -> None:
     with api(still_store) as client:
         thread_id = new_thread(client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from doors import NewDoor, openai_model
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_server import Call, ScriptedServer, Turn
 
-from agents.chat import RULES, Chat, ChatContext, ChatLimits, ModelChat, Retrieval, Threads
+from agents.chat import RULES, CardKind, Chat, ChatContext, ChatLimits, ModelChat, Retrieval, Threads
 from agents.chat.claims import Seen, check
 from agents.llm import DoorConfig, LocalBudget
 from agents.tools import READING, Toolbox
@@ -55,6 +56,27 @@ def test_the_model_reads_and_its_sound_claims_stay(new_chat: NewChat, stored: St
     assert "17 does not stand in what it cites" in "\n".join(answer.notes)
     assert server.requests[1]["messages"][-1]["content"].startswith("Data from the store")
     assert server.requests[1]["messages"][-2]["reasoning_content"] == "hm"
+    plot = next(card for card in answer.cards if card.kind is CardKind.SERIES)
+    assert (plot.detail["name"], plot.detail["onset"]) == ("max_vio/layers.1", [41, 44])
+    assert 40 in {marker["step"] for marker in plot.detail["markers"]}
+    assert {CardKind.CASE, CardKind.PROPOSAL} <= {card.kind for card in answer.cards}
+
+
+def test_points_that_a_model_cites_are_drawn(new_chat: NewChat) -> None:
+    look = Call(name="series_window", arguments=json.dumps({"run_id": RUN, "name": "loss", "lo": 30, "hi": 31}))
+
+    def script(body: dict[str, Any]) -> Turn:
+        if body["messages"][-1]["role"] != "tool":
+            return Turn(calls=(look,))
+        cited = re.search(r"\[series:[^\]]+\]", body["messages"][-1]["content"])
+        assert cited is not None
+        return Turn(text=f"The loss of {RUN} is 3.7 at step 30 {cited[0]}.")
+
+    with ScriptedServer(script) as server:
+        answer = new_chat(server).answer("what is the loss at step 30?", WHERE)
+    (plot,) = answer.cards
+    assert plot.detail["name"] == "loss"
+    assert "resumed" in str(plot.detail["markers"])
 
 
 def test_a_plan_and_what_came_of_it_stand_before_the_next_step(new_chat: NewChat, stored: Stored) -> None:

@@ -76,15 +76,22 @@ def test_a_report_is_written_and_providers_are_named(
     assert {each["leaves_machine"] for each in flows} == {False}
 
 
+REDACTED = {"type": "redacted_thinking", "data": "/+8A7bmW0Q=="}
+FIRST = Turn(thinking="first\tlook ", signature="c2ln", blocks=(REDACTED,), calls=(LOOK,))
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["openai/scripted", "anthropic/claude-sonnet-4-5"])
 def test_killed_in_the_middle_it_goes_on_with_the_same_question(
-    still_store: Store, stored: Stored, short_folder: Path
+    still_store: Store, stored: Stored, short_folder: Path, name: str
 ) -> None:
-    """Nothing that was read before the kill is read again, and no thinking is lost."""
+    """Nothing that was read before the kill is read again, and no thinking is lost, of a field or of signed blocks."""
     claim = f"The balance commit causes it [verdict:{stored.verdict_id}]."
     slow = Turn(text=claim, delay_s=60)
-    with ScriptedServer([Turn(thinking="first look", calls=(LOOK,)), slow, slow, Turn(text=claim)]) as server:
+    with ScriptedServer([FIRST, slow, slow, Turn(text=claim)]) as server:
         env = environment(still_store, short_folder, server)
+        if name.startswith("anthropic"):
+            env |= {"LATHE_MODEL": name, "LATHE_API_BASE": server.url, "LATHE_THINKING_TOKENS": "1024"}
         for num_requests in (2, 3):
             process = subprocess.Popen([*COMMAND, "why?", "--run", RUN, "--json"], env=env, cwd=ROOT)
             while len(server.requests) < num_requests:
@@ -93,8 +100,14 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_question(
             process.send_signal(signal.SIGKILL)
             process.wait()
         answer = last_json(chat(env, "why?", "--run", RUN, "--json"))
-    assert answer["brain"] == "openai/scripted"
+    assert answer["brain"] == name
     assert answer["citations"] == [f"verdict:{stored.verdict_id}"]
-    assert [len(each["messages"]) for each in server.requests] == [2, 4, 4, 4]
-    assert server.requests[3]["messages"][2]["reasoning_content"] == "first look"
+    spoken = [[m for m in each["messages"] if m["role"] != "system"] for each in server.requests]
+    assert [len(each) for each in spoken] == [1, 3, 3, 3]
+    first = spoken[3][1]
+    if name.startswith("anthropic"):
+        signed = {"type": "thinking", "thinking": "first\tlook ", "signature": "c2ln"}
+        assert first["content"][:2] == [signed, REDACTED]
+    else:
+        assert first["reasoning_content"] == "first\tlook "
     assert still_store.effects.list() == []

@@ -121,8 +121,9 @@ def test_a_page_gives_the_context(rules: Retrieval) -> None:
         ask(rules, "why?", investigation_id="nothing")
 
 
-def test_plots_show_the_onset_with_change_markers(rules: Retrieval) -> None:
-    cards = ask(rules, f"why did max_vio spike in {RUN}?").cards
+def test_plots_show_the_onset_with_change_markers(rules: Retrieval, still_store: Store) -> None:
+    chat = Chat(rules, Threads(still_store), "ada", lambda: NOW)
+    cards = chat.answer(f"why did max_vio spike in {RUN}?", ChatContext()).cards
     plot = next(card for card in cards if card.kind is CardKind.SERIES)
     assert plot.detail["name"] == "max_vio/layers.1"
     assert plot.detail["onset"] == [41, 44]

@@ -85,6 +85,22 @@ def test_a_slow_server_is_left_and_the_next_model_answers(new_door: NewDoor) -> 
     assert "asking openai/other instead" in door.notes[0]
 
 
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_model_that_refuses_is_left_for_the_next(new_door: NewDoor, status: int) -> None:
+    with ScriptedServer([Turn(status=status)]) as first, ScriptedServer([Turn(text="here")]) as other:
+        door = new_door(openai_model(first, "first"), openai_model(other, "other"))
+        assert door.ask(ASK).messages[-1].model == "openai/other"
+    assert len(first.requests) == 1
+    assert "asking openai/other instead" in door.notes[0]
+
+
+def test_an_answer_that_was_cut_off_is_said_to_be(new_door: NewDoor) -> None:
+    with ScriptedServer([Turn(text="the cause is", finish_reason="length")]) as server:
+        door = new_door(openai_model(server), config=DoorConfig(max_tokens=50))
+        assert door.ask(ASK).messages[-1].text == "the cause is"
+    assert door.notes == ["openai/scripted was cut off: an answer may have 50 tokens"]
+
+
 def test_when_nobody_answers_the_last_error_says_the_remedy(new_door: NewDoor) -> None:
     with ScriptedServer([]) as server, pytest.raises(ModelUnavailable, match="LATHE_API_BASE"):
         new_door(openai_model(server), config=DoorConfig(attempts=2)).ask(ASK)

@@ -110,6 +110,55 @@ def test_the_modes_differ_in_what_goes_back_and_not_in_what_is_kept(
     assert [t.text for m in conversation.messages for t in m.thinking] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [
+        (ThinkingMode.INTERLEAVED, [True, True, True, True]),
+        (ThinkingMode.FRONT_LOADED, [True, True, False, True]),
+        (ThinkingMode.STATELESS, [True, False, False, True]),
+    ],
+)
+def test_signed_thinking_is_asked_for_where_its_provider_allows_it(
+    new_door: NewDoor, mode: ThinkingMode, asked: list[bool]
+) -> None:
+    """A provider of signed blocks answers 400 to thinking in a loop of tool calls whose thinking was taken out."""
+    looks = [Turn(thinking=each, signature=each, calls=(Call(name="look", arguments="{}", id=each),)) for each in "ab"]
+    with ScriptedServer([*looks, Turn(text="1"), Turn(text="2")]) as server:
+        door = new_door(anthropic_model(server), config=DoorConfig(thinking=mode, max_tokens=4000))
+        conversation = Conversation(messages=(user("one"),))
+        for _ in range(3):
+            conversation = door.ask(conversation, [TOOL])
+            made = conversation.messages[-1].tool_calls
+            conversation = conversation.plus(*(tool_result(each, "ok") for each in made))
+        door.ask(conversation.plus(user("two")), [TOOL])
+    assert ["thinking" in each for each in server.requests] == asked
+
+
+def test_a_model_of_signed_thinking_that_stands_in_within_tool_calls_is_not_refused(new_door: NewDoor) -> None:
+    looks = Turn(thinking="hm", calls=(Call(name="look", arguments="{}"),))
+    with ScriptedServer([looks, Turn(status=503)]) as first, ScriptedServer([Turn(text="b")]) as second:
+        door = new_door(openai_model(first), anthropic_model(second), config=DoorConfig(attempts=1, max_tokens=4000))
+        asked = door.ask(Conversation(messages=(user("q"),)), [TOOL])
+        answered = door.ask(asked.plus(*(tool_result(each, "ok") for each in asked.messages[-1].tool_calls)), [TOOL])
+    assert answered.messages[-1].text == "b"
+    assert "thinking" not in second.requests[0]
+
+
+def test_several_signed_and_redacted_blocks_come_back_to_the_byte(new_door: NewDoor, tmp_path: Path) -> None:
+    more = (
+        {"type": "redacted_thinking", "data": "RU5D+/=="},
+        {"type": "thinking", "thinking": " and\tthen ", "signature": "dHdv+/=="},
+        {"type": "redacted_thinking", "data": "/+8A7bmW0Q=="},
+    )
+    first = Turn(thinking=THOUGHT, signature="b25l", blocks=more, calls=(Call(name="look", arguments="{}"),))
+    with ScriptedServer([first, *TURNS[1:]]) as server:
+        talk(anthropic_model(server), new_door, tmp_path)
+    expected = [{"type": "thinking", "thinking": THOUGHT, "signature": "b25l"}, *more]
+    for request in server.requests[1:]:
+        answer = next(each for each in request["messages"] if each["role"] == "assistant")
+        assert answer["content"][:4] == expected
+
+
 def test_a_provider_that_drops_thinking_is_noticed(new_door: NewDoor, tmp_path: Path) -> None:
     long = [Turn(thinking="one thought " * 30, text="a"), Turn(text="b"), Turn(text="c")]
     with ScriptedServer(list(long), forgets_thinking=True) as server:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +21,7 @@ from context_store import Store
 from context_store.records import Principal
 from contracts.enums import ProposalState, Role
 from contracts.errors import RoleRequired
+from control_plane.services.ports import choose_port
 
 mcp = pytest.importorskip("mcp")
 
@@ -111,6 +114,35 @@ def test_sessions_over_http_have_the_role_of_their_token(still_store: Store, sto
     with serving(still_store) as url:
         asyncio.run(session(url))
     assert len(still_store.proposals.list()) == 2
+
+
+def test_the_command_serves_a_session_over_http(still_store: Store, stored: Stored, short_folder: Path) -> None:
+    port = choose_port(0, what="test", variable="PORT")
+    server = stdio(still_store, short_folder, "", "--http", str(port))
+    process = subprocess.Popen([server.command, *server.args], env=server.env, cwd=server.cwd)
+    try:
+        end = time.monotonic() + 60
+        while not is_listening(port):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+        async def session() -> None:
+            secret = still_store.tokens.create("eve", Role.VIEWER)
+            async with over_http(f"http://127.0.0.1:{port}/mcp", secret) as client:
+                found = await client.call_tool("case_file", {"investigation_id": CASE})
+                assert f"[verdict:{stored.verdict_id}]" in found.content[0].text
+                assert (await client.call_tool("propose_run_control", STOP)).is_error
+
+        asyncio.run(session())
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_without_a_token_nothing_is_answered(still_store: Store, stored: Stored) -> None:

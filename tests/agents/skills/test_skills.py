@@ -20,7 +20,9 @@ from agents.skills import (
 )
 from agents.skills.debugging import Debugged, Stage
 from agents.skills.learned import draft_of, learn, learned
+from agents.skills.skill import Fact
 from agents.tools import READING, Desk, Toolbox
+from agents.tools.protocol import MAX_ROWS, row
 from benchmarks.agent_parts.stored_case import CASE, NOW, OTHER, PROJECT, RUN, Stored
 from context_store import Store
 from contracts.enums import MemoryKind
@@ -132,6 +134,17 @@ def test_a_skill_uses_only_what_it_declares(still_store: Store, toolbox: Toolbox
     book = SkillBook(still_store, toolbox, skills, actor="ada", clock=lambda: NOW)
     with pytest.raises(UserInputError, match="does not declare the part 'changes_before'"):
         book.run("explain_onset", {"run_id": RUN})
+
+
+def test_as_a_tool_a_skill_gives_no_more_rows_than_any_tool(still_store: Store, toolbox: Toolbox) -> None:
+    fact = Fact.of(row("one of many", EvidenceRef(kind="run", id=RUN)))
+    many = Facts(facts=(fact,) * (MAX_ROWS + 7))
+    skills = [replace(e, run=lambda use, inputs: many) if e.name == "read_case" else e for e in LIBRARY]
+    tools = SkillBook(still_store, toolbox, skills, actor="ada", clock=lambda: NOW).tools()
+    (tool,) = [each for each in tools if each.name == "read_case"]
+    given = {"investigation_id": CASE, "project_id": PROJECT, "title": "x"}
+    found = tool.run(still_store, tool.arguments.model_validate(given))
+    assert (len(found.rows), found.num_left_out) == (MAX_ROWS, 7)
 
 
 def test_use_is_counted_and_composites_are_tools(book: SkillBook, still_store: Store) -> None:
