@@ -21,7 +21,7 @@ from loops.core import Workplace
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.journal import CaseJournal
-from loops.evolve.loop import Asked, history_of, scaffold_name
+from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name
 from loops.evolve.report import summary
 from loops.evolve.tasks import STARTER, read_suite
 
@@ -46,7 +46,10 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     folder = _folder(new.scaffold, lathe.settings.home / "scaffolds")
     commit = head_commit(folder, allow_uncommitted=False)
     suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
-    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash})
+    fork = "" if new.fork is None else f"{new.fork[0]}@{new.fork[1]}"
+    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash, "fork": fork})
+    if new.fork is not None:
+        _check_fork(lathe.store, new.fork, asked, commit, project_id(folder))
     body = {**asdict(asked), "argv": list(asked.argv), "commit": commit}
     words = json.dumps([body, new.fork], sort_keys=True)
     case_id = f"evolve-{scaffold_name(str(folder))}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
@@ -85,17 +88,44 @@ def _bar_failures(store: Store, case_id: str, suite_hash: str, at: float) -> Non
             store.casework.put(case_id, "barred", f"{work.case_id}:{work.key}", body, at)
 
 
+def _check_fork(store: Store, fork: tuple[str, int], asked: Asked, commit: str, project: str) -> None:
+    """Raises UserInputError for a round that is none, or a run whose pairs are not comparable with the new ones."""
+    source, last = fork
+    history, theirs = history_of(store, source), asked_of(store, source)
+    if not 0 < last <= len(history.decisions):
+        raise UserInputError(f"{source} has no round {last}", remedy=f"it has {len(history.decisions)}")
+    begun = str(store.casework.get(source, "asked", "0").body["commit"])
+    of_source = store.knowledge.investigation(source).project_id
+    for what, same in (
+        ("the scaffold", (begun, of_source) == (commit, project)),
+        ("the tasks or the evaluator", theirs.suite_hash == asked.suite_hash),
+        ("the command", theirs.argv == asked.argv),
+        ("the size of a block (--max-pairs below 20)", history.plan.block == asked.plan("").block),
+    ):
+        if not same:
+            raise UserInputError(f"{what} of {source} is another one", remedy="fork with the same, or begin anew")
+    if last >= asked.rounds:
+        raise UserInputError(f"{asked.rounds} rounds leave none after round {last}", remedy="ask for more rounds")
+    if theirs.seed == asked.seed:
+        raise UserInputError("a fork with the seed of its source repeats it", remedy="give another --seed")
+
+
 def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
     """What the other run wrote down up to that round; randomness goes on from this run's own seed."""
     source, last = fork
     history = history_of(store, source)
-    if not 0 < last <= len(history.decisions):
-        raise UserInputError(f"{source} has no round {last}", remedy=f"it has {len(history.decisions)}")
     journal = CaseJournal(store, case_id, lambda: at)
+    sizes = [(int(key.split("/")[0]) <= last, len(body["base"])) for key, body in history.journal.list("block")]
+    sealed = history.journal.get("sealed", "0") or {"opened_by": ""}
+    fact = {
+        "source": source, "round": last, "pairs": sum(size for before, size in sizes if before),
+        "pairs_after": sum(size for before, size in sizes if not before), "sealed_by": sealed["opened_by"],
+    }  # fmt: skip
+    journal.put("fork", "0", fact)
     for kind in _FORKED:
         for key, body in history.journal.list(kind):
             if kind in ("root", "fix") or int(key.split("/")[0]) <= last:
-                journal.put(kind, key, body)
+                journal.put(kind, key, body | {"kind": history.kind(body)} if kind == "decision" else body)
 
 
 def _folder(scaffold: str, home: Path) -> Path:
@@ -142,11 +172,11 @@ def promotion(store: Store, case_id: str, principal: Principal, at: float, commi
     history = history_of(store, case_id)
     project = store.projects.get(store.knowledge.investigation(case_id).project_id)
     archive = Archive(Path(project.path), case_id)
-    candidate = commit or history.incumbent
-    if candidate not in archive.refs().values():
-        raise UserInputError(
-            f"{candidate} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them"
-        )
+    found = {value for name, value in archive.refs().items() if name.startswith(("candidates/", "incumbent"))}
+    fitting = [each for each in found if each.startswith(commit or history.incumbent)]
+    if len(fitting) != 1:
+        raise UserInputError(f"{commit} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them")
+    candidate = fitting[0]
     name = scaffold_name(project.path)
     payload = {
         "project_id": project.id,

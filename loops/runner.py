@@ -321,7 +321,7 @@ class Runner:
     def _cap(self, state: CaseState) -> str:
         limits = self._limits(state["loop"])
         if state["round"] >= limits.max_rounds:
-            return f"stopped after {limits.max_rounds} rounds"
+            return f"stopped after {limits.max_rounds} {limits.unit}"
         if self._clock() - self._began > limits.wall_s:
             return f"stopped after {limits.wall_s:.0f} s"
         return ""

@@ -41,7 +41,9 @@ from loops.evolve.report import markdown
 NAME = "evolve"
 VALID_S = 14 * 24 * 3600.0  # how long a promotion may wait for a person
 PIECES = 20  # a run is that many pieces of work at most
-LIMITS = Limits(max_rounds=PIECES + 4, wall_s=14 * 24 * 3600.0, cpu_s=0.0, reruns=0)  # its budget is that of `Asked`
+LIMITS = Limits(
+    max_rounds=PIECES + 4, unit="pieces of work", wall_s=14 * 24 * 3600.0, cpu_s=0.0, reruns=0
+)  # its budget is that of `Asked`
 _CPU_PER_EPISODE_S = 1.5  # an upper estimate; what is not used goes back
 
 
@@ -60,6 +62,7 @@ class Asked:
     suite: str = ""
     argv: tuple[str, ...] = ()
     model: bool = False  # proposals by the language model, where one is configured
+    fork: str = ""  # CASE@ROUND
 
     @classmethod
     def read(cls, body: Body) -> Asked:
@@ -70,7 +73,7 @@ class Asked:
         rule = Rule(rounds=self.rounds, effect=self.effect, max_pairs=self.max_pairs)
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
-            block=min(20, self.max_pairs), control_round=(self.rounds + 1) // 2,
+            block=min(20, self.max_pairs), control_round=0 if self.argv else (self.rounds + 1) // 2,
             frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
         )  # fmt: skip
 
@@ -109,7 +112,7 @@ class EvolveLoop:
         done = len(history.decisions)
         if (failed := history.journal.get("failed", "0")) is not None:
             return Conclusion(reason=f"it ends after {done} rounds: {failed['message']}")
-        if done >= asked.rounds or history.episodes >= asked.max_episodes:
+        if history.over:
             return Conclusion(reason=f"{done} rounds are done, {len(_kept(history))} changes were kept")
         until = min(asked.rounds, (done // asked.rounds_a_piece + 1) * asked.rounds_a_piece)
         cpu_s = _CPU_PER_EPISODE_S * 2 * (asked.max_pairs + 24) * asked.rounds_a_piece
@@ -138,7 +141,7 @@ class EvolveLoop:
         """Report, negative results of what was tried, and the proposal of a promotion when anything was kept."""
         history = self._history(case_id)
         for body in history.decisions:
-            if not body["kept"] and body["candidate"] and history.plan.kind(body["round"]) not in (PLACEBO, CONTROL):
+            if not body["kept"] and body["candidate"] and history.kind(body) not in (PLACEBO, CONTROL):
                 self._store.negatives.add(self._negative(case_id, history, body))
         kept = _kept(history)
         if not kept and not self._store.negatives.list(investigation_id=case_id):

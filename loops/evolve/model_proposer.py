@@ -7,6 +7,7 @@ earlier failures; where it fails, or the budget is spent, the deterministic oper
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -54,14 +55,16 @@ class ModelProposer:
         self.name = f"model {door.model_name}"
 
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
-        prompt = shown(situation)
+        prompt, why = shown(situation), "nothing new was said"
         for _ in range(_TRIES):
             try:
                 said = self._door.ask(Conversation(messages=(system(_ORDER), user(prompt)))).messages[-1].text
                 answer = ModelDraft.model_validate_json(said[said.find("{") : said.rfind("}") + 1])
-            except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded):
+            except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
+                why = error.message
                 break
             except ValidationError as error:
+                why = "no answer fitted"
                 prompt += f"\n\nYour answer did not fit: {error.errors()[0]['msg']}"
                 continue
             files = {**situation.files, **answer.files}
@@ -71,10 +74,12 @@ class ModelProposer:
                     moves=tuple(f"write {name}" for name in sorted(answer.files)),
                     hypothesis=answer.hypothesis,
                     critique=cited(answer.critique, situation),
-                    prompt=prompt[:4000],
+                    prompt=f"{_ORDER}\n\n{prompt}",
+                    proposer=self.name,
                 )
             prompt += "\n\nThat was tried before and failed, or touches what is not yours. Propose something else."
-        return self._operators.propose(situation, fresh)
+        draft = self._operators.propose(situation, fresh)
+        return draft and replace(draft, hypothesis=f"{draft.hypothesis} ({self.name} did not propose: {why})")
 
 
 def shown(situation: Situation) -> str:
