@@ -40,6 +40,7 @@ from loops.evolve.report import markdown
 
 NAME = "evolve"
 VALID_S = 14 * 24 * 3600.0  # how long a promotion may wait for a person
+_RETRIES = 3  # pieces that failed, in one run
 PIECES = 20  # a run is that many pieces of work at most
 LIMITS = Limits(
     max_rounds=PIECES + 4, unit="pieces of work", wall_s=14 * 24 * 3600.0, cpu_s=0.0, reruns=0
@@ -107,17 +108,18 @@ class EvolveLoop:
         return Question(text=f"scaffold {case.title}", project_id=case.project_id)
 
     def propose(self, case_id: str) -> Planned | Conclusion:
-        """The next piece of rounds; the end when they are done, the budget is spent, or a piece failed."""
+        """The next piece of rounds; the end when they are done, the budget is spent, or pieces failed too often."""
         asked, history = self._asked(case_id), self._history(case_id)
         done = len(history.decisions)
-        if (failed := history.journal.get("failed", "0")) is not None:
-            return Conclusion(reason=f"it ends after {done} rounds: {failed['message']}")
+        failed = history.journal.list("failed")
+        if len(failed) > _RETRIES:
+            return Conclusion(reason=f"it ends after {done} rounds: {failed[-1][1]['message']}")
         if history.over:
             return Conclusion(reason=f"{done} rounds are done, {len(_kept(history))} changes were kept")
         until = min(asked.rounds, (done // asked.rounds_a_piece + 1) * asked.rounds_a_piece)
         cpu_s = _CPU_PER_EPISODE_S * 2 * (asked.max_pairs + 24) * asked.rounds_a_piece
         request = EffectRequest(
-            key=f"evolve:{case_id}:{until}",
+            key=f"evolve:{case_id}:{until}" + f":{len(failed)}" * bool(failed),
             kind=EffectKind.CASE_WORK,
             payload={"work": "rounds", "arguments": {"until": until}},
             investigation_id=case_id,
@@ -128,11 +130,11 @@ class EvolveLoop:
         return Planned(requests=(Request(effect=request, cost=price),), reason=f"rounds {done + 1} to {until}")
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
-        """The rounds have written their own journal; only a failure is noted here."""
+        """The rounds have written their own journal; only failures are noted here, and a piece is tried again."""
         for effect in effects:
             if effect.state is not EffectState.DONE:
                 body = {"message": effect.message}
-                self._store.casework.put(case_id, "failed", "0", body, effect.finished_at or effect.requested_at)
+                self._store.casework.put(case_id, "failed", effect.key, body, effect.finished_at or effect.requested_at)
         history = self._history(case_id)
         kept = _kept(history)
         return f"{len(history.decisions)} rounds, {len(kept)} kept, {history.episodes} episodes"

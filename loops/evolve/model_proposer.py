@@ -6,7 +6,7 @@ earlier failures; where it fails, or the budget is spent, the deterministic oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,15 +47,16 @@ class ModelDraft(BaseModel):
 
 
 class ModelProposer:
-    """`name` is that of the model."""
+    """`name` is that of the model; `barred` is what people found to fail: it is told, and held to by the operators."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, barred: Collection[str] = ()) -> None:
         self._door = door
-        self._operators = Operators()
+        self._operators = Operators(barred)
+        self._failed = "".join(f"\nTried in vain by people: {each}" for each in barred)
         self.name = f"model {door.model_name}"
 
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
-        prompt, why = shown(situation), "nothing new was said"
+        prompt, why = shown(situation) + self._failed, "nothing new was said"
         for _ in range(_TRIES):
             try:
                 said = self._door.ask(Conversation(messages=(system(_ORDER), user(prompt)))).messages[-1].text

@@ -47,13 +47,16 @@ class Proposer(Protocol):
 
 
 class Operators:
-    """Deterministic operators, drawn by the situation's chance."""
+    """Deterministic operators, drawn by the situation's chance; never a move of a name in `barred`."""
 
     name = "operators"
     _TRIES = 40
 
+    def __init__(self, barred: Collection[str] = ()) -> None:
+        self._barred = frozenset(barred)
+
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
-        barred: set[str] = set()
+        barred = set(self._barred)
         for _ in range(self._TRIES):
             moves = operators.drawn(situation.files, situation.findings, situation.settings, situation.chance, barred)
             if not moves:

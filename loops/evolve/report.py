@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from loops.evolve.acceptance import detectable
 from loops.evolve.ideas import SAME, likeness
 from loops.evolve.journal import Body
 from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
@@ -136,6 +137,8 @@ def markdown(history: History) -> str:
         f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
         f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
         "been given up: they were not looked for.",
+        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
+        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
         f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
         f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
         f"- Positive control: {_control(facts)}.",
@@ -147,8 +150,8 @@ def markdown(history: History) -> str:
         "",
         "## Rounds",
         "",
-        "| round | commit | change | pairs | mean difference | wealth | needed | decision |",
-        "|---|---|---|---|---|---|---|---|",
+        "| round | commit | change | pairs | mean difference | detectable (power 0.9) | wealth | needed | decision |",
+        "|---|---|---|---|---|---|---|---|---|",
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
@@ -172,6 +175,11 @@ def _kept_line(body: dict[str, Any]) -> str:
     )
 
 
+def _first_detectable(history: History) -> float:
+    rule = history.plan.rule
+    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, 0.3)
+
+
 def _control(facts: dict[str, Any]) -> str:
     seen = [each["seen"] for each in facts["control"]]
     return f"seen in {sum(seen)} of {len(seen)} rounds" if seen else "none was planned or reached"
@@ -180,11 +188,13 @@ def _control(facts: dict[str, Any]) -> str:
 def _sealed_line(sealed: dict[str, Any] | None) -> str:
     if sealed is None:
         return "Not opened."
+    smallest = (1.96 + 1.28) * (sealed["high"] - sealed["low"]) / (2 * 1.96)  # of a two-sided test, power 0.9
     verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
     return (
         f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
         f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
-        f"{sealed['relative_high']:+.0%}): {verdict}. Opened by {sealed['opened_by']}."
+        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {smallest:.2f} and more "
+        f"would be seen with power 0.9. Opened by {sealed['opened_by']}."
     )
 
 
@@ -192,5 +202,6 @@ def _round_line(body: Body) -> str:
     decision = "**kept**" if body["kept"] else body["why"]
     return (
         f"| {body['round']} | {body['candidate'][:10]} | {'; '.join(body['moves'])} | {body['num_pairs']} | "
-        f"{body['mean']:+.3f} | {body['wealth']:.2f} | {1 / body['alpha']:.0f} | {decision} |"
+        f"{body['mean']:+.3f} | {body['detectable']:.2f} | {body['wealth']:.2f} | {1 / body['alpha']:.0f} | "
+        f"{decision} |"
     )
