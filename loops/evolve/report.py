@@ -120,11 +120,7 @@ def markdown(history: History) -> str:
     lines = [
         f"# Evolution run {facts['run']}",
         "",
-        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, "
-        f"{facts['screened']} screened out "
-        f"on the fix tasks, {facts['gate_queries']} paired gate queries, "
-        f"{facts['episodes']} of {facts['max_episodes']} episodes and {facts['sealed_episodes']} on the sealed tasks, "
-        f"{facts['asks']} asks.",
+        _spent_line(facts),
         "",
         *([] if facts["fork"] is None else [_fork_line(facts["fork"]), ""]),
         "## Kept",
@@ -155,6 +151,14 @@ def markdown(history: History) -> str:
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _spent_line(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} screened "
+        f"out on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} of "
+        f"{facts['max_episodes']} episodes and {facts['sealed_episodes']} on the sealed tasks, {facts['asks']} asks."
+    )
 
 
 def _fork_line(fork: Body) -> str:
