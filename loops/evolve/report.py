@@ -155,8 +155,8 @@ def markdown(history: History) -> str:
 
 def _spent_line(facts: dict[str, Any]) -> str:
     return (
-        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} screened "
-        f"out on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} of "
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} "
+        f"screened out on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} of "
         f"{facts['max_episodes']} episodes and {facts['sealed_episodes']} on the sealed tasks, {facts['asks']} asks."
     )
 
