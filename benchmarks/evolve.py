@@ -2,7 +2,8 @@
 
 `python -m benchmarks.evolve --json` measures the rule alone (minutes). `--rounds 100 --work FOLDER` runs a scaffold for
 that many rounds without a model and opens the sealed tasks at the end; killed, it goes on with the same command.
-`--attacks` tries the scripted attacks. Shows RM2-7.16, RM2-7.23 to 7.28.
+`--compare --work FOLDER` gives each search the same number of episodes on the same tasks (and the greedy line once more
+with a frozen proposer); it goes on likewise. `--attacks` tries the scripted attacks. Shows RM2-7.16, RM2-7.23 to 7.28.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from loops.evolve.journal import FolderJournal
 from loops.evolve.parents import Search
 from loops.evolve.plan import History, Plan
 from loops.evolve.proposer import Operators
-from loops.evolve.report import markdown, summary
+from loops.evolve.report import first_kept, markdown, summary
 from loops.evolve.rounds import Evolution
 from loops.evolve.surface import params_of
 from loops.evolve.tasks import read_suite
@@ -45,7 +46,8 @@ def plan_of(options: argparse.Namespace, suite_hash: str) -> Plan:
     rule = Rule(rounds=options.rounds, effect=options.effect, max_pairs=options.max_pairs)
     return Plan(
         run=options.run, suite_hash=suite_hash, seed=options.seed, search=Search(options.search), rule=rule,
-        control_round=max(1, options.rounds // 2), frozen_proposer=options.frozen_proposer,
+        control_round=0 if options.compare else max(1, options.rounds // 2),
+        placebo_share=0.0 if options.compare else 0.1, frozen_proposer=options.frozen_proposer,
         max_episodes=options.max_episodes, fix_seeds=options.fix_seeds,
     )  # fmt: skip
 
@@ -75,11 +77,33 @@ def real_run(options: argparse.Namespace) -> dict[str, Any]:
     timing = {
         "mechanisms_first": first,
         "mechanisms_last": last,
+        "loop_detection": {
+            "at_first": "loop_detection" in first,
+            "at_last": "loop_detection" in last,
+            "kept_in_round": first_kept(history, "add mechanism loop_detection"),
+        },
         "seconds": round(seconds, 1),
         "rounds_in_them": done,
         "scaffold": options.scaffold,
     }
     return {**summary(history), **timing}
+
+
+def compared(options: argparse.Namespace) -> dict[str, Any]:
+    """Each arm in a folder of its own below --work; episodes before the seal are the same budget for all."""
+    arms = {str(search): (str(search), False) for search in Search} | {"greedy_frozen": (str(Search.GREEDY), True)}
+    rows = {}
+    for name, (search, frozen) in arms.items():
+        own = {"search": search, "frozen_proposer": frozen, "run": name, "work": options.work / name}
+        rows[name] = real_run(argparse.Namespace(**{**vars(options), **own}))
+    say("| search | rounds | kept | episodes | sealed before | after | 95 % |\n|---|---|---|---|---|---|---|")
+    for name, row in rows.items():
+        sealed = row["sealed"]
+        say(
+            f"| {name} | {row['rounds']} | {len(row['kept'])} | {row['episodes']} | {sealed['first']:.3f} | "
+            f"{sealed['last']:.3f} | {sealed['low']:+.3f} to {sealed['high']:+.3f} |"
+        )
+    return {"compared": rows}
 
 
 def attacked(options: argparse.Namespace) -> dict[str, Any]:
@@ -99,6 +123,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="attacks of files with this in their name")
     parser.add_argument("--runs", type=int, default=1000, help="simulated runs of 100 rounds")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of a real run")
+    parser.add_argument("--compare", action="store_true", help="all searches at equal budget (40 rounds at most)")
     parser.add_argument("--work", type=Path, help="folder of the real run; kept, and gone on with")
     parser.add_argument("--run", default="bench")
     parser.add_argument("--scaffold", choices=["plain", "default"], default="plain")
@@ -107,15 +132,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--effect", type=float, default=0.12)
     parser.add_argument("--max-pairs", type=int, default=240)
-    parser.add_argument("--max-episodes", type=int, default=9_000)
+    parser.add_argument("--max-episodes", type=int, help="of one run: 9,000, or 1,500 with --compare")
     parser.add_argument("--fix-seeds", type=int, default=2)
     parser.add_argument("--sealed-seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    if options.rounds and not options.work:
-        parser.error("--rounds needs --work FOLDER")
+    if (options.rounds or options.compare) and not options.work:
+        parser.error("--rounds and --compare need --work FOLDER")
+    options.rounds = options.rounds or 40 * options.compare
+    options.max_episodes = options.max_episodes or (1_500 if options.compare else 9_000)
     if options.attacks:
         found = attacked(options)
+    elif options.compare:
+        found = compared(options)
     else:
         found = real_run(options) if options.rounds else {**simulated(options.runs, options.seed), **repeats()}
     if options.json:

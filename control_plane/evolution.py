@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from context_store import Store
-from context_store.records import Principal, Project, Proposal
+from context_store.records import Amount, Principal, Project, Proposal
 from contracts.enums import EffectKind
 from contracts.errors import UserInputError
+from control_plane.chat import mind_of
 from control_plane.git import Git, head_commit
 from control_plane.projects import EMBEDDED, project_id
 from control_plane.proposing import Wish, propose
@@ -21,7 +23,7 @@ from loops.core import Workplace
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.journal import CaseJournal
-from loops.evolve.loop import Asked, history_of, scaffold_name
+from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name
 from loops.evolve.report import summary
 from loops.evolve.tasks import STARTER, read_suite
 
@@ -45,8 +47,13 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     """
     folder = _folder(new.scaffold, lathe.settings.home / "scaffolds")
     commit = head_commit(folder, allow_uncommitted=False)
+    if folder != Path(new.scaffold).expanduser().resolve():  # one of ours: as it is in use
+        commit = Archive(folder, "").stands_at(f"refs/lathe/scaffold/{scaffold_name(str(folder))}") or commit
     suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
-    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash})
+    fork = "" if new.fork is None else f"{new.fork[0]}@{new.fork[1]}"
+    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash, "fork": fork})
+    if new.fork is not None:
+        _check_fork(lathe.store, new.fork, asked, commit, project_id(folder))
     body = {**asdict(asked), "argv": list(asked.argv), "commit": commit}
     words = json.dumps([body, new.fork], sort_keys=True)
     case_id = f"evolve-{scaffold_name(str(folder))}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
@@ -55,7 +62,7 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     store.projects.put(project)
     store.knowledge.open_case(case_id, project_id=project.id, loop=loop.NAME, title=f"evolve {folder.name}", at=at)
     store.casework.put(case_id, "asked", "0", body, at)
-    store.budgets.open_share(case_id, asked.amount, store.budgets.of_project(project.id))
+    store.budgets.open_share(case_id, _amount(lathe, asked), store.budgets.of_project(project.id))
     if not store.casework.list(case_id, "begun"):  # a run that goes on is not told what was tried elsewhere meanwhile
         _bar_failures(store, case_id, suite.hash, at)
         if new.fork is not None:
@@ -63,6 +70,16 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
         store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
         store.casework.put(case_id, "begun", "0", {}, at)
     return case_id
+
+
+def _amount(lathe: Lathe, asked: Asked) -> Amount:
+    """With what a case's agents may spend on a language model, if it is to propose. UserInputError without one."""
+    if not asked.model:
+        return asked.amount
+    mind = mind_of(lathe)
+    if not mind.models:
+        raise UserInputError("no language model is set", remedy="set LATHE_MODEL, or leave out --model")
+    return replace(asked.amount, tokens=mind.budget.tokens, usd=mind.budget.usd)
 
 
 def _bar_failures(store: Store, case_id: str, suite_hash: str, at: float) -> None:
@@ -83,19 +100,52 @@ def _bar_failures(store: Store, case_id: str, suite_hash: str, at: float) -> Non
         if work.case_id in of_suite and (work.case_id, work.key) in failed and work.body.get("parts"):
             body = {"parts": work.body["parts"], "base_tree": work.body["base_tree"]}
             store.casework.put(case_id, "barred", f"{work.case_id}:{work.key}", body, at)
+    project = store.knowledge.investigation(case_id).project_id
+    for result in store.negatives.list():
+        of_person = result.project_id == project and not result.actor.startswith("loop:")
+        if of_person and result.superseded_by is None:  # a later result with a new reason lets it through
+            body = {"move": result.intervention, "reason": result.reason}
+            store.casework.put(case_id, "barred_move", str(result.id), body, at)
+
+
+def _check_fork(store: Store, fork: tuple[str, int], asked: Asked, commit: str, project: str) -> None:
+    """Raises UserInputError for a round that is none, or a run whose pairs are not comparable with the new ones."""
+    source, last = fork
+    history, theirs = history_of(store, source), asked_of(store, source)
+    if not 0 < last <= len(history.decisions):
+        raise UserInputError(f"{source} has no round {last}", remedy=f"it has {len(history.decisions)}")
+    begun = str(store.casework.get(source, "asked", "0").body["commit"])
+    of_source = store.knowledge.investigation(source).project_id
+    for what, same in (
+        ("the scaffold", (begun, of_source) == (commit, project)),
+        ("the tasks or the evaluator", theirs.suite_hash == asked.suite_hash),
+        ("the command", theirs.argv == asked.argv),
+        ("the size of a block (--max-pairs below 20)", history.plan.block == asked.plan("").block),
+    ):
+        if not same:
+            raise UserInputError(f"{what} of {source} is another one", remedy="fork with the same, or begin anew")
+    if last >= asked.rounds:
+        raise UserInputError(f"{asked.rounds} rounds leave none after round {last}", remedy="ask for more rounds")
+    if theirs.seed == asked.seed:
+        raise UserInputError("a fork with the seed of its source repeats it", remedy="give another --seed")
 
 
 def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
     """What the other run wrote down up to that round; randomness goes on from this run's own seed."""
     source, last = fork
     history = history_of(store, source)
-    if not 0 < last <= len(history.decisions):
-        raise UserInputError(f"{source} has no round {last}", remedy=f"it has {len(history.decisions)}")
     journal = CaseJournal(store, case_id, lambda: at)
+    sizes = [(int(key.split("/")[0]) <= last, len(body["base"])) for key, body in history.journal.list("block")]
+    sealed = history.journal.get("sealed", "0") or {"opened_by": ""}
+    fact = {
+        "source": source, "round": last, "pairs": sum(size for before, size in sizes if before),
+        "pairs_after": sum(size for before, size in sizes if not before), "sealed_by": sealed["opened_by"],
+    }  # fmt: skip
+    journal.put("fork", "0", fact)
     for kind in _FORKED:
         for key, body in history.journal.list(kind):
             if kind in ("root", "fix") or int(key.split("/")[0]) <= last:
-                journal.put(kind, key, body)
+                journal.put(kind, key, body | {"kind": history.kind(body)} if kind == "decision" else body)
 
 
 def _folder(scaffold: str, home: Path) -> Path:
@@ -124,7 +174,8 @@ def _folder(scaffold: str, home: Path) -> Path:
 
 
 def open_sealed(lathe: Lathe, case_id: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The sealed tasks, by the person who asks for it; once. Raises NotPermitted while the run goes on."""
+    """The sealed tasks, by the person who asks for it; once, with an entry of the ledger that says how many runs on the
+    same tasks have seen theirs. Raises NotPermitted while the run goes on."""
     from loops.evolve.work import seal
 
     place = Workplace(
@@ -134,7 +185,20 @@ def open_sealed(lathe: Lathe, case_id: str, tell: Callable[[str], None]) -> dict
         tell=tell,
         door=lambda: None,
     )
-    return dict(seal(place, {"opened_by": lathe.settings.actor}))
+    known = lathe.store.casework.list(case_id, "sealed")
+    found = dict(seal(place, {"opened_by": lathe.settings.actor}))
+    if not known:
+        detail = {"runs_that_saw_these_tasks": seals_of(lathe.store, case_id), "tasks": found["tasks"]}
+        subject = f"investigation:{case_id}"
+        lathe.store.ledger.append(lathe.settings.actor, "seal_opened", subject, detail, (), time.time())
+    return found
+
+
+def seals_of(store: Store, case_id: str) -> int:
+    """Runs on the same tasks whose seal is open: what was chosen after the first is no longer blind to them."""
+    suite_hash = asked_of(store, case_id).suite_hash
+    asked = {work.case_id: work.body["suite_hash"] for work in store.casework.of_loop(loop.NAME, "asked")}
+    return sum(asked.get(work.case_id) == suite_hash for work in store.casework.of_loop(loop.NAME, "sealed"))
 
 
 def promotion(store: Store, case_id: str, principal: Principal, at: float, commit: str = "") -> Proposal:
@@ -142,11 +206,11 @@ def promotion(store: Store, case_id: str, principal: Principal, at: float, commi
     history = history_of(store, case_id)
     project = store.projects.get(store.knowledge.investigation(case_id).project_id)
     archive = Archive(Path(project.path), case_id)
-    candidate = commit or history.incumbent
-    if candidate not in archive.refs().values():
-        raise UserInputError(
-            f"{candidate} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them"
-        )
+    found = {value for name, value in archive.refs().items() if name.startswith(("candidates/", "incumbent"))}
+    fitting = [each for each in found if each.startswith(commit or history.incumbent)]
+    if len(fitting) != 1:
+        raise UserInputError(f"{commit} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them")
+    candidate = fitting[0]
     name = scaffold_name(project.path)
     payload = {
         "project_id": project.id,
@@ -168,6 +232,7 @@ def facts(store: Store, case_id: str) -> dict[str, Any]:
     """The run's figures with its rounds, for people and pages."""
     history = history_of(store, case_id)
     found = {**summary(history), "case": case_id, "decisions": history.decisions}
+    found["seals_of_these_tasks"] = seals_of(store, case_id)
     proposals = {key: {k: v for k, v in body.items() if k != "parts"} for key, body in history.journal.list("proposal")}
     memory = history.journal.list("memory")
     return {

@@ -67,6 +67,7 @@ class Limits:
     """Caps of one case. What they forbid is not begun; what runs when time is up is no longer waited for."""
 
     max_rounds: int = 24
+    unit: str = "rounds"  # how `max_rounds` are called to people
     wall_s: float = 3600.0
     cpu_s: float = 1800.0
     reruns: int = 40
@@ -78,7 +79,7 @@ class Limits:
         """The stop rule and the budget, told before anything is run."""
         return (
             "it stops when the loop has its answer or nothing is left to try, and at the latest after "
-            f"{self.max_rounds} rounds, {self.reruns} re-runs, {self.cpu_s:.0f} CPU s or {self.wall_s:.0f} s"
+            f"{self.max_rounds} {self.unit}, {self.reruns} re-runs, {self.cpu_s:.0f} CPU s or {self.wall_s:.0f} s"
         )
 
     @property

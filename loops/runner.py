@@ -332,7 +332,7 @@ class Runner:
             return f"{person} asked to stop"
         limits = self._limits(state["loop"])
         if state["round"] >= limits.max_rounds:
-            return f"stopped after {limits.max_rounds} rounds"
+            return f"stopped after {limits.max_rounds} {limits.unit}"
         if self._clock() - self._began > limits.wall_s:
             return f"stopped after {limits.wall_s:.0f} s"
         return ""

@@ -62,7 +62,8 @@ def resume(case: CaseId, as_json: Json = False) -> None:
         try:
             work_on(lathe, case)
         except KeyboardInterrupt:
-            notes().print(f"paused; go on with: lathe evolve resume {case}", markup=False)
+            text = f"no longer waited for; a running `lathe up` goes on with it, or: lathe evolve resume {case}"
+            notes().print(text, markup=False)
             raise typer.Exit(130) from None
         if as_json:
             print_json(facts(lathe.store, case))

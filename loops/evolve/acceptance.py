@@ -151,10 +151,11 @@ class ErrorBudget:
         """alpha_k: an equal share for every round that is left."""
         return self.left / max(1, self.rounds_left)
 
-    def settled(self, reading: Reading) -> ErrorBudget:
-        """After a round; a commit keeps its whole share."""
+    def settled(self, reading: Reading, share: float | None = None) -> ErrorBudget:
+        """After a round that was tested at `share` (its own by default); a commit keeps its whole share."""
         back = 0.0 if reading.standing == Standing.ACCEPTED else min(1.0, reading.wealth)
-        return ErrorBudget(left=self.left - self.share * (1.0 - back), rounds_left=self.rounds_left - 1)
+        taken = (self.share if share is None else share) * (1.0 - back)
+        return ErrorBudget(left=self.left - taken, rounds_left=self.rounds_left - 1)
 
 
 def growth(effect: float, discordant: float) -> tuple[float, float]:

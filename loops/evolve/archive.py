@@ -2,6 +2,7 @@
 
     refs/lathe/evolve/RUN/candidates/0007   the candidate of round 7, kept or not; its parent is what it was made from
     refs/lathe/evolve/RUN/verdicts/0007     an annotated tag on it: evidence, cost, seeds, decision
+    refs/lathe/evolve/RUN/prompts/0007      a blob: all that a model was asked for it, if one was
     refs/lathe/evolve/RUN/controls/0050     what a positive control was compared with
     refs/lathe/evolve/RUN/incumbent         what is best so far; keeping and reverting move this ref, nothing else
 
@@ -69,6 +70,12 @@ class Archive:
         body = f"object {commit}\ntype commit\ntag verdict-{number:04d}\n{tagger}\n\n{text}\n"
         tag = self._git("mktag", given=body).strip()
         self._git("update-ref", f"{self._refs}/verdicts/{number:04d}", tag)
+
+    def attach(self, text: str, number: int, place: str = "prompts") -> str:
+        """The hash of a blob that belongs to round `number`."""
+        blob = self._git("hash-object", "-w", "--stdin", given=text).strip()
+        self._git("update-ref", f"{self._refs}/{place}/{number:04d}", blob)
+        return blob
 
     def keep(self, commit: str) -> None:
         """The incumbent is this commit now; to the same commit it moves nothing."""

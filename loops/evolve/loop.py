@@ -40,8 +40,11 @@ from loops.evolve.report import markdown
 
 NAME = "evolve"
 VALID_S = 14 * 24 * 3600.0  # how long a promotion may wait for a person
+_RETRIES = 3  # pieces that failed, in one run
 PIECES = 20  # a run is that many pieces of work at most
-LIMITS = Limits(max_rounds=PIECES + 4, wall_s=14 * 24 * 3600.0, cpu_s=0.0, reruns=0)  # its budget is that of `Asked`
+LIMITS = Limits(
+    max_rounds=PIECES + 4, unit="pieces of work", wall_s=14 * 24 * 3600.0, cpu_s=0.0, reruns=0
+)  # its budget is that of `Asked`
 _CPU_PER_EPISODE_S = 1.5  # an upper estimate; what is not used goes back
 
 
@@ -60,6 +63,7 @@ class Asked:
     suite: str = ""
     argv: tuple[str, ...] = ()
     model: bool = False  # proposals by the language model, where one is configured
+    fork: str = ""  # CASE@ROUND
 
     @classmethod
     def read(cls, body: Body) -> Asked:
@@ -70,7 +74,7 @@ class Asked:
         rule = Rule(rounds=self.rounds, effect=self.effect, max_pairs=self.max_pairs)
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
-            block=min(20, self.max_pairs), control_round=(self.rounds + 1) // 2,
+            block=min(20, self.max_pairs), control_round=0 if self.argv else (self.rounds + 1) // 2,
             frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
         )  # fmt: skip
 
@@ -104,17 +108,18 @@ class EvolveLoop:
         return Question(text=f"scaffold {case.title}", project_id=case.project_id)
 
     def propose(self, case_id: str) -> Planned | Conclusion:
-        """The next piece of rounds; the end when they are done, the budget is spent, or a piece failed."""
+        """The next piece of rounds; the end when they are done, the budget is spent, or pieces failed too often."""
         asked, history = self._asked(case_id), self._history(case_id)
         done = len(history.decisions)
-        if (failed := history.journal.get("failed", "0")) is not None:
-            return Conclusion(reason=f"it ends after {done} rounds: {failed['message']}")
-        if done >= asked.rounds or history.episodes >= asked.max_episodes:
+        failed = history.journal.list("failed")
+        if len(failed) > _RETRIES:
+            return Conclusion(reason=f"it ends after {done} rounds: {failed[-1][1]['message']}")
+        if history.over:
             return Conclusion(reason=f"{done} rounds are done, {len(_kept(history))} changes were kept")
         until = min(asked.rounds, (done // asked.rounds_a_piece + 1) * asked.rounds_a_piece)
         cpu_s = _CPU_PER_EPISODE_S * 2 * (asked.max_pairs + 24) * asked.rounds_a_piece
         request = EffectRequest(
-            key=f"evolve:{case_id}:{until}",
+            key=f"evolve:{case_id}:{until}" + f":{len(failed)}" * bool(failed),
             kind=EffectKind.CASE_WORK,
             payload={"work": "rounds", "arguments": {"until": until}},
             investigation_id=case_id,
@@ -125,11 +130,11 @@ class EvolveLoop:
         return Planned(requests=(Request(effect=request, cost=price),), reason=f"rounds {done + 1} to {until}")
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
-        """The rounds have written their own journal; only a failure is noted here."""
+        """The rounds have written their own journal; only failures are noted here, and a piece is tried again."""
         for effect in effects:
             if effect.state is not EffectState.DONE:
                 body = {"message": effect.message}
-                self._store.casework.put(case_id, "failed", "0", body, effect.finished_at or effect.requested_at)
+                self._store.casework.put(case_id, "failed", effect.key, body, effect.finished_at or effect.requested_at)
         history = self._history(case_id)
         kept = _kept(history)
         return f"{len(history.decisions)} rounds, {len(kept)} kept, {history.episodes} episodes"
@@ -138,7 +143,7 @@ class EvolveLoop:
         """Report, negative results of what was tried, and the proposal of a promotion when anything was kept."""
         history = self._history(case_id)
         for body in history.decisions:
-            if not body["kept"] and body["candidate"] and history.plan.kind(body["round"]) not in (PLACEBO, CONTROL):
+            if not body["kept"] and body["candidate"] and history.kind(body) not in (PLACEBO, CONTROL):
                 self._store.negatives.add(self._negative(case_id, history, body))
         kept = _kept(history)
         if not kept and not self._store.negatives.list(investigation_id=case_id):

@@ -6,7 +6,8 @@ earlier failures; where it fails, or the budget is spent, the deterministic oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,22 +47,25 @@ class ModelDraft(BaseModel):
 
 
 class ModelProposer:
-    """`name` is that of the model."""
+    """`name` is that of the model; `barred` is what people found to fail: it is told, and held to by the operators."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, barred: Collection[str] = ()) -> None:
         self._door = door
-        self._operators = Operators()
+        self._operators = Operators(barred)
+        self._failed = "".join(f"\nTried in vain by people: {each}" for each in barred)
         self.name = f"model {door.model_name}"
 
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
-        prompt = shown(situation)
+        prompt, why = shown(situation) + self._failed, "nothing new was said"
         for _ in range(_TRIES):
             try:
                 said = self._door.ask(Conversation(messages=(system(_ORDER), user(prompt)))).messages[-1].text
                 answer = ModelDraft.model_validate_json(said[said.find("{") : said.rfind("}") + 1])
-            except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded):
+            except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
+                why = error.message
                 break
             except ValidationError as error:
+                why = "no answer fitted"
                 prompt += f"\n\nYour answer did not fit: {error.errors()[0]['msg']}"
                 continue
             files = {**situation.files, **answer.files}
@@ -71,10 +75,12 @@ class ModelProposer:
                     moves=tuple(f"write {name}" for name in sorted(answer.files)),
                     hypothesis=answer.hypothesis,
                     critique=cited(answer.critique, situation),
-                    prompt=prompt[:4000],
+                    prompt=f"{_ORDER}\n\n{prompt}",
+                    proposer=self.name,
                 )
             prompt += "\n\nThat was tried before and failed, or touches what is not yours. Propose something else."
-        return self._operators.propose(situation, fresh)
+        draft = self._operators.propose(situation, fresh)
+        return draft and replace(draft, hypothesis=f"{draft.hypothesis} ({self.name} did not propose: {why})")
 
 
 def shown(situation: Situation) -> str:

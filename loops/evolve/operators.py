@@ -53,8 +53,9 @@ class Move:
 
 
 def proposer_of(files: Files) -> dict[str, Any]:
-    """How this scaffold proposes: `focus` >= 0 and `bundle`, how many moves at once."""
-    return {**PROPOSER, **json.loads(files.get("proposer.json", "{}"))}
+    """How this scaffold proposes: `focus` in [0, 8] and `bundle`, how many moves at once, from 1 to 3."""
+    said = {**PROPOSER, **json.loads(files.get("proposer.json", "{}"))}
+    return {**said, "focus": min(8.0, max(0.0, float(said["focus"]))), "bundle": min(3, max(1, int(said["bundle"])))}
 
 
 def moves(files: Files) -> list[Move]:
@@ -151,8 +152,9 @@ def drawn(
 
 
 def placebo(files: Files, number: int) -> dict[str, str]:
-    """A change that means nothing to any brain that reads rows: another blank line's length in the prompt."""
-    return {**files, "prompts/system.md": files["prompts/system.md"].rstrip("\n") + "\n" + " " * (1 + number) + "\n"}
+    """A change that means nothing: another blank line's length in the prompt; the same files where there is none."""
+    name = "prompts/system.md"
+    return dict(files) if name not in files else {**files, name: files[name].rstrip("\n") + "\n" + " " * number + "\n"}
 
 
 def mutated_proposer(settings: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from contracts.errors import UserInputError
@@ -17,17 +18,18 @@ from loops.evolve.parents import Node, Search
 from loops.evolve.tasks import Split, Suite
 
 PLACEBO, CONTROL, IDEA = "placebo", "control", "idea"
+_DECIDING = ("acceptance", "plan", "rounds", "evaluation", "surface", "ideas", "parents", "control")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Pinned when the run begins; a run whose suite or plan has changed does not go on.
 
-    `placebo_share` of the rounds change nothing and one round at `control_round` takes mechanisms away from the
-    incumbent and tests whether giving them back is seen: the gate is told of neither. `screen`: only a candidate that
-    solves so much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the
-    error budget. `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is
-    the budget of the whole run.
+    `placebo_share` of the rounds change nothing, and the round `control_round` tests one fixed edit that is known to
+    help (control.py): the gate is told of neither, and neither is screened. `screen`: only a candidate that solves so
+    much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the error budget.
+    `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is the budget of
+    the whole run up to the seal. `sources`: the hash of the code that decides.
     """
 
     run: str
@@ -42,6 +44,7 @@ class Plan:
     fix_seeds: int = 2
     screen: float = 0.05
     max_episodes: int = 40_000
+    sources: str = field(default_factory=lambda: sources_hash())
 
     @property
     def body(self) -> Body:
@@ -69,12 +72,28 @@ class Plan:
             Job(task=chance.choice(tasks), seed=_seed(self.seed, number, block, index)) for index in range(self.block)
         ]
 
+    def candidate_jobs(self, jobs: Sequence[Job], kind: str) -> list[Job]:
+        """Those of the pairs; a placebo's have other seeds, or both arms would be one run and measure nothing."""
+        return [replace(job, seed=_seed(job.seed, "other arm")) for job in jobs] if kind == PLACEBO else list(jobs)
+
+    def piece(self, suite: Suite) -> int:
+        """Episodes that one piece of work may take; no piece begins with less left."""
+        return max(2 * self.block, len(self.fix_jobs(suite))) + len(suite.of(Split.CANARY))
+
     def fix_jobs(self, suite: Suite) -> list[Job]:
         return [
             Job(task=task, seed=_seed(self.seed, "fix", each, 0))
             for task in suite.of(Split.FIX)
             for each in range(self.fix_seeds)
         ]
+
+
+def sources_hash() -> str:
+    """Of the files that decide: under others a run does not go on."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for name in _DECIDING:
+        digest.update(name.encode() + (folder / f"{name}.py").read_bytes())
+    return digest.hexdigest()
 
 
 def _seed(*words: object) -> int:
@@ -125,9 +144,36 @@ class History:
     def budget(self) -> ErrorBudget:
         """What is left of the run's error budget before the round that is due."""
         budget = ErrorBudget.of(self.plan.rule)
-        for body in self.decisions:
-            budget = budget.settled(_reading(body)) if body["num_pairs"] else _unspent(budget)
+        for body in self.decisions:  # of a fork, the shares of the run it comes from
+            budget = budget.settled(_reading(body), body["alpha"]) if body["num_pairs"] else _unspent(budget)
         return budget
+
+    def kind(self, body: Body) -> str:
+        """What a decided round was; a fork has it from the run it comes from."""
+        return str(body.get("kind") or self.plan.kind(body["round"]))
+
+    @property
+    def over(self) -> bool:
+        """Every round is decided, or what is left of the episodes does not pay for the next piece of work."""
+        price = (self.journal.get("price", "0") or {"episodes": 1})["episodes"]
+        short = self.episodes + price > self.plan.max_episodes
+        return self.number > self.plan.rule.rounds or (short and self.ready(self.number) is None)
+
+    def ready(self, number: int) -> str | None:
+        """Why a round can be decided without another pair; None while it cannot."""
+        proposal = self.journal.get("proposal", str(number))
+        if proposal is None:
+            return None
+        if not proposal["commit"]:
+            return "nothing new to try"
+        if self.plan.kind(number) == IDEA:
+            base, candidate = (self.fix_score(proposal[name]) for name in ("base", "commit"))
+            if base is None or candidate is None:
+                return None
+            if candidate - base < self.plan.screen - 1e-9:
+                return f"screened out: {candidate - base:+.3f} on the fix tasks"
+        standing = self.reading(number).standing
+        return None if standing is Standing.GOES_ON else str(standing)
 
     def differences(self, number: int) -> list[float]:
         blocks = dict(self.journal.list("block"))
@@ -147,10 +193,15 @@ class History:
 
     @property
     def episodes(self) -> int:
-        """Spent so far, on every split but the sealed one."""
+        """Spent so far, on every split but the sealed one, which is opened when nothing more is spent."""
         blocks = self.journal.list("block")
         pairs = sum(len(body["base"]) for key, body in blocks if int(key.split("/")[0]) <= self.number)
-        return 2 * pairs + sum(node.episodes for node in self.nodes)
+        fix = sum(len(body["scores"]) for _, body in self.journal.list("fix"))
+        return 2 * pairs + fix + sum(int(body.get("episodes", 1)) for _, body in self.journal.list("canary"))
+
+    @property
+    def sealed_episodes(self) -> int:
+        return sum(len(body["root"]) * len(set(body["commits"])) for _, body in self.journal.list("sealed"))
 
     @property
     def nodes(self) -> list[Node]:

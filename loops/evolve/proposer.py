@@ -26,13 +26,16 @@ class Situation:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A candidate before it is checked. `moves` name it for people and lessons; `prompt` is what a model was asked."""
+    """A candidate before it is checked. `moves` name it for people and lessons; `prompt` is all that a model was asked;
+    `proposer` is who made it.
+    """
 
     files: Files
     moves: tuple[str, ...]
     hypothesis: str
     critique: tuple[Finding, ...]
     prompt: str = ""
+    proposer: str = "operators"
 
 
 class Proposer(Protocol):
@@ -44,13 +47,16 @@ class Proposer(Protocol):
 
 
 class Operators:
-    """Deterministic operators, drawn by the situation's chance."""
+    """Deterministic operators, drawn by the situation's chance; never a move of a name in `barred`."""
 
     name = "operators"
     _TRIES = 40
 
+    def __init__(self, barred: Collection[str] = ()) -> None:
+        self._barred = frozenset(barred)
+
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
-        barred: set[str] = set()
+        barred = set(self._barred)
         for _ in range(self._TRIES):
             moves = operators.drawn(situation.files, situation.findings, situation.settings, situation.chance, barred)
             if not moves:
@@ -76,15 +82,13 @@ class Operators:
 
 
 def lessons_of(decisions: Collection[Mapping[str, Any]]) -> list[str]:
-    """One line for each change that was tested, with how often it was tried and kept; the newest last, at most 40."""
-    counts: dict[str, list[float]] = {}
+    """One line for each change that was tested, with how often it was tried and kept; the newest last, at most 40.
+
+    Whether it was kept is all that leaves the gate: no figure of it is here.
+    """
+    counts: dict[str, tuple[int, int]] = {}
     for body in decisions:
         for move in body["moves"]:
-            row = counts.setdefault(move, [0, 0, 0.0])
-            counts.pop(move)
-            counts[move] = [row[0] + 1, row[1] + body["kept"], body["mean"]]
-    lines = [
-        f"{move}: tried {int(tried)}, kept {int(kept)}, last mean difference {mean:+.3f}"
-        for move, (tried, kept, mean) in counts.items()
-    ]
-    return lines[-40:]
+            tried, kept = counts.pop(move, (0, 0))
+            counts[move] = (tried + 1, kept + bool(body["kept"]))
+    return [f"{move}: tried {tried}, kept {kept}" for move, (tried, kept) in counts.items()][-40:]

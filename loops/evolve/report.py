@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from loops.evolve.acceptance import detectable
+from loops.evolve.ideas import SAME, likeness
 from loops.evolve.journal import Body
 from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
 
@@ -53,12 +55,11 @@ def gain(sealed: Body) -> Gain:
 def summary(history: History) -> dict[str, Any]:
     """The figures of a run, JSON-ready. Rounds of each blind kind are told apart only here."""
     plan, decisions = history.plan, history.decisions
-    kinds = {
-        kind: [body for body in decisions if plan.kind(body["round"]) == kind] for kind in (IDEA, PLACEBO, CONTROL)
-    }
-    placebo = kinds[PLACEBO]
+    kinds = {kind: [body for body in decisions if history.kind(body) == kind] for kind in (IDEA, PLACEBO, CONTROL)}
+    placebo = [body for body in kinds[PLACEBO] if body["num_pairs"]]
     false = sum(body["standing"] == "accepted" for body in placebo)
     blocks = [body for _, body in history.journal.list("block")]
+    fix = [body for _, body in history.journal.list("fix")]
     proposals = dict(history.journal.list("proposal"))
     refusals: dict[str, int] = {}
     for proposal in proposals.values():
@@ -70,38 +71,46 @@ def summary(history: History) -> dict[str, Any]:
         "kept": [_kept(body) for body in decisions if body["kept"]],
         "screened": sum(body["why"].startswith("screened") for body in decisions),
         "gate_queries": sum(len(body["base"]) for body in blocks),
-        "episodes": history.episodes, "max_episodes": plan.max_episodes,
-        "asks": sum(sum(body["asks"]) for body in blocks), "chars": sum(sum(body["chars"]) for body in blocks),
+        "episodes": history.episodes, "max_episodes": plan.max_episodes, "sealed_episodes": history.sealed_episodes,
+        "asks": sum(sum(body["asks"]) for body in blocks) + sum(body.get("asks", 0) for body in fix),
+        "chars": sum(sum(body["chars"]) for body in blocks) + sum(body.get("chars", 0) for body in fix),
         "run_alpha": plan.rule.run_alpha, "alpha_left": history.budget.left, "effect_looked_for": plan.rule.effect,
-        "placebo_rounds": len(placebo), "placebo_accepted": false,
+        "placebo_rounds": len(kinds[PLACEBO]), "placebo_at_gate": len(placebo), "placebo_accepted": false,
         "placebo_rate_high95": float(special.betaincinv(false + 1, max(len(placebo) - false, 0.5), 0.95)),
         "control": [{"round": body["round"], "seen": body["standing"] == "accepted"} for body in kinds[CONTROL]],
         "canary_hits": sum(sum(body["canaries"].values()) for body in decisions),
-        "refusals": refusals, "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
+        "fork": history.journal.get("fork", "0"), "refusals": refusals,
+        "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
     }  # fmt: skip
     sealed = history.journal.get("sealed", "0")
     found["sealed"] = None if sealed is None else {**vars(gain(sealed)), "opened_by": sealed["opened_by"]}
+    found["canary_hits"] += sum((sealed or {}).get("canaries", {}).values())
     return found
 
 
 def _kept(body: Body) -> dict[str, Any]:
     names = ("round", "moves", "mean", "num_pairs", "wealth", "alpha", "detectable", "candidate")
-    return {name: body[name] for name in names}
+    return {name: body[name] for name in names} | {"kind": body.get("kind", IDEA)}
+
+
+def first_kept(history: History, move: str) -> int | None:
+    """The round in which a change with this move was kept first."""
+    return next((body["round"] for body in history.decisions if body["kept"] and move in body["moves"]), None)
 
 
 def _repeats(history: History) -> int:
     """Rounds that tested what had failed before on the same scaffold."""
-    seen: set[tuple[str, str]] = set()
+    failed: list[tuple[list[str], str]] = []
     repeats = 0
     proposals = dict(history.journal.list("proposal"))
     for body in history.decisions:
         proposal = proposals[str(body["round"])]
-        if history.plan.kind(body["round"]) != IDEA or not proposal["commit"]:
+        if history.kind(body) != IDEA or not proposal["commit"]:
             continue
-        key = (proposal["idea"], proposal["base_tree"])
-        repeats += key in seen
+        parts, tree = proposal["parts"], proposal["base_tree"]
+        repeats += any(tree == base and likeness(parts, known) >= SAME for known, base in failed)
         if not body["kept"]:
-            seen.add(key)
+            failed.append((parts, tree))
     return repeats
 
 
@@ -111,11 +120,9 @@ def markdown(history: History) -> str:
     lines = [
         f"# Evolution run {facts['run']}",
         "",
-        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, "
-        f"{facts['screened']} screened out "
-        f"on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} episodes, "
-        f"{facts['asks']} asks.",
+        _spent_line(facts),
         "",
+        *([] if facts["fork"] is None else [_fork_line(facts["fork"]), ""]),
         "## Kept",
         "",
         *(_kept_line(body) for body in facts["kept"]),
@@ -126,8 +133,10 @@ def markdown(history: History) -> str:
         f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
         f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
         "been given up: they were not looked for.",
-        f"- Placebo rounds accepted: {facts['placebo_accepted']} of {facts['placebo_rounds']} "
-        f"(95 % bound {facts['placebo_rate_high95']:.2f}).",
+        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
+        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
+        f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
+        f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
         f"- Positive control: {_control(facts)}.",
         f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
         "",
@@ -137,18 +146,42 @@ def markdown(history: History) -> str:
         "",
         "## Rounds",
         "",
-        "| round | change | pairs | mean difference | wealth | needed | decision |",
-        "|---|---|---|---|---|---|---|",
+        "| round | commit | change | pairs | mean difference | detectable (power 0.9) | wealth | needed | decision |",
+        "|---|---|---|---|---|---|---|---|---|",
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _kept_line(body: dict[str, Any]) -> str:
+def _spent_line(facts: dict[str, Any]) -> str:
     return (
-        f"- Round {body['round']}: {'; '.join(body['moves'])}: {body['mean']:+.3f} over {body['num_pairs']} pairs, "
-        f"wealth {body['wealth']:.0f} of {1 / body['alpha']:.0f} needed; detectable: {body['detectable']:.2f} and more"
+        f"{facts['rounds']} of {facts['planned_rounds']} rounds, search {facts['search']}, {facts['screened']} "
+        f"screened out on the fix tasks, {facts['gate_queries']} paired gate queries, {facts['episodes']} of "
+        f"{facts['max_episodes']} episodes and {facts['sealed_episodes']} on the sealed tasks, {facts['asks']} asks."
     )
+
+
+def _fork_line(fork: Body) -> str:
+    seal = f"opened there by {fork['sealed_by']}" if fork["sealed_by"] else "not opened there when this run began"
+    return (
+        f"A fork of {fork['source']} at round {fork['round']}. The gate answered {fork['pairs']} pairs up to there "
+        f"and {fork['pairs_after']} more in rounds that this run does not have but whoever forked it may have seen. "
+        f"Each branch has the whole error budget: for all together the chance is at most the sum. The seal was {seal}."
+    )
+
+
+def _kept_line(body: dict[str, Any]) -> str:
+    kind = " (placebo)" if body["kind"] == PLACEBO else ""
+    return (
+        f"- Round {body['round']}{kind}: {'; '.join(body['moves'])}: {body['mean']:+.3f} over {body['num_pairs']} "
+        f"pairs, wealth {body['wealth']:.0f} of {1 / body['alpha']:.0f} needed; "
+        f"detectable: {body['detectable']:.2f} and more"
+    )
+
+
+def _first_detectable(history: History) -> float:
+    rule = history.plan.rule
+    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, 0.3)
 
 
 def _control(facts: dict[str, Any]) -> str:
@@ -159,17 +192,20 @@ def _control(facts: dict[str, Any]) -> str:
 def _sealed_line(sealed: dict[str, Any] | None) -> str:
     if sealed is None:
         return "Not opened."
+    smallest = (1.96 + 1.28) * (sealed["high"] - sealed["low"]) / (2 * 1.96)  # of a two-sided test, power 0.9
     verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
     return (
         f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
         f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
-        f"{sealed['relative_high']:+.0%}): {verdict}. Opened by {sealed['opened_by']}."
+        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {smallest:.2f} and more "
+        f"would be seen with power 0.9. Opened by {sealed['opened_by']}."
     )
 
 
 def _round_line(body: Body) -> str:
     decision = "**kept**" if body["kept"] else body["why"]
     return (
-        f"| {body['round']} | {'; '.join(body['moves'])} | {body['num_pairs']} | {body['mean']:+.3f} | "
-        f"{body['wealth']:.2f} | {1 / body['alpha']:.0f} | {decision} |"
+        f"| {body['round']} | {body['candidate'][:10]} | {'; '.join(body['moves'])} | {body['num_pairs']} | "
+        f"{body['mean']:+.3f} | {body['detectable']:.2f} | {body['wealth']:.2f} | {1 / body['alpha']:.0f} | "
+        f"{decision} |"
     )

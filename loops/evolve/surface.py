@@ -20,6 +20,8 @@ EDITABLE = (
     "params.json",
     "proposer.json",
 )
+_SHAPES: Mapping[str, Mapping[str, Any]] = {"proposer.json": {"focus": 1.0, "bundle": 1}}  # where it is not there yet
+_LARGEST = 1e9  # not a number is none that is smaller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class Surface:
                 raise _refused(f"{name} is not part of the scaffold's editable surface")
         for name in changed:
             _check_text(name, after.get(name, ""), self.max_line)
+            if name in _SHAPES or name in before:
+                _check_shape(name, before.get(name) or json.dumps(_SHAPES.get(name, {})), after.get(name))
             for secret in sorted(secrets):
                 if secret in after.get(name, "") and secret not in before.get(name, ""):
                     raise _refused(f"{name} names the task or file '{secret}'")
@@ -62,8 +66,8 @@ def _check_text(name: str, text: str, max_line: int) -> None:
     if name.endswith(".py"):
         try:
             compile(text, name, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError) as error:
-            raise _refused(f"{name} is no Python: {error}") from error
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _refused(f"{name} is no Python: {type(error).__name__}") from error
     if name.endswith(".json"):
         try:
             fine = isinstance(json.loads(text or "{}"), dict)
@@ -71,6 +75,28 @@ def _check_text(name: str, text: str, max_line: int) -> None:
             fine = False
         if not fine:
             raise _refused(f"{name} is no JSON object")
+
+
+def _check_shape(name: str, before: str, after: str | None) -> None:
+    """A setting keeps its type, and none that was there goes: whoever reads them here may rely on both."""
+    if not name.endswith(".json"):
+        return
+    new = json.loads(after or "{}")
+    for key, value in json.loads(before or "{}").items():
+        if key not in new and name == "params.json":
+            raise _refused(f"{name} no longer has {key}")
+        if key in new and _type_of(new[key]) != _type_of(value):
+            raise _refused(f"{name}: {key} must be {_type_of(value)}")
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "a number" if abs(value) < _LARGEST else "no finite number"
+    if isinstance(value, list):
+        return "a list of names" if all(isinstance(each, str) for each in value) else "a list of other things"
+    return "a text" if isinstance(value, str) else "an object"
 
 
 def _refused(reason: str) -> NotPermitted:

@@ -13,7 +13,7 @@ from loops.core import Work, Workplace
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Evaluator
 from loops.evolve.journal import CaseJournal
-from loops.evolve.loop import asked_of
+from loops.evolve.loop import NAME, asked_of
 from loops.evolve.proposer import Operators, Proposer
 from loops.evolve.rounds import Evolution
 from loops.evolve.tasks import STARTER, read_suite
@@ -42,12 +42,13 @@ def evolution(place: Workplace) -> Iterator[Evolution]:
 
 
 def _proposer(place: Workplace, model: bool) -> Proposer:
+    barred = [str(work.body["move"]) for work in place.store.casework.list(place.case_id, "barred_move")]
     door = place.door() if model else None
     if door is None:
-        return Operators()
+        return Operators(barred)
     from loops.evolve.model_proposer import ModelProposer
 
-    return ModelProposer(door)
+    return ModelProposer(door, barred)
 
 
 def rounds(place: Workplace, arguments: Json) -> Json:
@@ -55,8 +56,19 @@ def rounds(place: Workplace, arguments: Json) -> Json:
     until = int(arguments["until"])
     with evolution(place) as run:
         while len(run.history.decisions) < until and run.step():
-            pass
+            _note(place, run)
         return {"rounds": len(run.history.decisions)}
+
+
+def _note(place: Workplace, run: Evolution) -> None:
+    """An entry of the ledger for each decided round; after a crash in between, a second one."""
+    noted = {work.key for work in place.store.casework.list(place.case_id, "noted")}
+    for body in run.history.decisions:
+        if (number := str(body["round"])) not in noted:
+            detail = {name: body[name] for name in ("round", "candidate", "moves", "kept", "why", "num_pairs", "alpha")}
+            subject = f"investigation:{place.case_id}"
+            place.store.ledger.append(f"loop:{NAME}", "evolution_round", subject, detail, (), time.time())
+            place.store.casework.put(place.case_id, "noted", number, {}, time.time())
 
 
 def seal(place: Workplace, arguments: Json) -> Json:

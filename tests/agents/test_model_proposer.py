@@ -10,9 +10,9 @@ from scripted_server import ScriptedServer, Turn
 
 from loops.evolve.archive import read_files
 from loops.evolve.failures import Finding
-from loops.evolve.model_proposer import ModelProposer
+from loops.evolve.model_proposer import ModelProposer, shown
 from loops.evolve.operators import CATALOGUE, PROPOSER
-from loops.evolve.proposer import Situation
+from loops.evolve.proposer import Situation, lessons_of
 
 FILES = read_files(CATALOGUE.parent / "scaffolds" / "plain")
 FINDING = Finding(cause="temporary", sentence="a command was given up", traces=("abc/sh_poll/1",))
@@ -40,7 +40,9 @@ def test_what_it_writes_is_a_draft_and_only_cited_criticism_stays(new_door: NewD
     assert draft is not None
     assert draft.files["mechanisms/again.py"] == RETRY
     assert [said.sentence for said in draft.critique] == ["it gave up at once"]
-    assert "abc/sh_poll/1" in draft.prompt
+    assert draft.proposer.startswith("model ")
+    asked = [message["content"] for message in server.requests[0]["messages"]]
+    assert draft.prompt == "\n\n".join(asked)  # all of it, with the order it was given
     assert "tried 1, kept 0" in server.requests[0]["messages"][1]["content"]
 
 
@@ -52,4 +54,28 @@ def test_a_model_that_repeats_a_failure_or_breaks_off_leaves_the_operators(new_d
         with ScriptedServer(turns) as server:
             draft = ModelProposer(new_door(openai_model(server))).propose(_situation(), fresh)
         assert draft is not None
-        assert draft.prompt == ""
+        assert (draft.prompt, draft.proposer) == ("", "operators")
+        assert "did not propose" in draft.hypothesis
+
+
+def test_no_figure_of_the_gate_is_in_what_a_model_is_asked() -> None:
+    """Only whether a change was kept leaves the gate."""
+    figures = {"mean": 0.123, "wealth": 4.567, "num_pairs": 89, "doubt": 0.321, "alpha": 0.00987, "discordant": 0.654}
+    decisions = [
+        {
+            "round": number,
+            "moves": ["add tool localise"],
+            "kept": number == 2,
+            "kind": "idea",
+            "why": "futile",
+            **figures,
+        }
+        for number in (1, 2)
+    ]
+    situation = Situation(
+        number=3, files={}, findings=(FINDING,), settings=PROPOSER, lessons=lessons_of(decisions),
+        chance=random.Random(0),
+    )  # fmt: skip
+    assert "add tool localise: tried 2, kept 1" in shown(situation)
+    assert [figure for figure in figures.values() if str(figure) in shown(situation)] == []
+    assert "difference" not in shown(situation)

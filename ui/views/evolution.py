@@ -74,7 +74,11 @@ def _facts(whole: Evolution) -> str:
             "Looked for",
             f"gains of {percent(summary['effect_looked_for'])} of the tasks; smaller ones may have been missed",
         ),
-        ("Placebo rounds accepted", f"{summary['placebo_accepted']} of {summary['placebo_rounds']}"),
+        (
+            "Placebo rounds",
+            f"{summary['placebo_at_gate']} of {summary['placebo_rounds']} reached the gate, "
+            f"{summary['placebo_accepted']} were accepted (95 % bound {summary['placebo_rate_high95']:.2f})",
+        ),
     )
     rows = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in facts)
     return f"<section><h2>{escape(whole.run.title)} {chips.tag(words(whole.run.state))}</h2><dl>{rows}</dl></section>"
@@ -116,9 +120,10 @@ def _show_curves(whole: Evolution) -> None:
     for each in whole.rounds:
         best = fix.get(each["candidate"], best) if each["kept"] else best
         line.append((each["round"], best))
+    tested = [each for each in whole.rounds if each["num_pairs"]]
     charts = (
         ("Fix tasks: the incumbent's share solved (traces visible, no evidence of a gain)", line, "fix"),
-        ("Gate: mean difference of each candidate in pairs", [(r["round"], r["mean"]) for r in whole.rounds], "gate"),
+        ("Gate: mean difference of each candidate in pairs", [(r["round"], r["mean"]) for r in tested], "gate"),
     )
     for title, points, key in charts:
         chart = go.Figure(go.Scatter(x=[x for x, _ in points], y=[y for _, y in points], mode="lines+markers"))

@@ -3,6 +3,9 @@
 Shows RM2-7.23, RM2-7.24 and RM2-7.28.
 """
 
+import json
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ from loops.evolve.replay import differences
 from loops.evolve.report import gain, markdown, summary
 from loops.evolve.rounds import Evolution
 from loops.evolve.surface import params_of
+from loops.evolve.tasks import Split
 
 GRAPH = """
 import importlib, json
@@ -110,6 +114,18 @@ def test_a_run_that_is_killed_after_every_piece_decides_the_same(
     refs = [Archive(folder / "archive.git", "test").refs() for folder in (whole, place / "pieces")]
     assert refs[0] == refs[1]
     assert len([name for name in refs[0] if name.startswith("verdicts")]) == 2
+    tag = json.loads(_shown(whole / "archive.git", refs[0]["verdicts/0001"]))
+    rounds = dict(journals[0].list("block"))
+    assert tag["pairs"] == [pair for key, body in rounds.items() if key.startswith("1/") for pair in body["jobs"]]
+    assert tag["fix_asks"] > 0
+    assert tag["fix_chars"] > 0
+    assert len(tag["fix_seeds"]) == len(quick.suite.of(Split.FIX))
+
+
+def _shown(repository: Path, name: str) -> str:
+    """The message of a tag, or a blob."""
+    text = subprocess.run(["git", "cat-file", "-p", name], cwd=repository, capture_output=True, check=True).stdout
+    return text.decode().partition("\n\n")[2] or text.decode()
 
 
 def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
@@ -179,6 +195,94 @@ def test_a_harmful_change_is_reverted_to_the_same_tree(place: Path, quick: Evalu
     assert negative == "round 1"
 
 
+def test_placebos_reach_the_gate_with_chance_of_their_own_and_a_control_is_seen(place: Path, quick: Evaluator) -> None:
+    """Whatever the screen and the parent: a placebo is the incumbent once more, the control the same edit always."""
+    rule = Rule(rounds=2, effect=0.2, max_pairs=20, run_alpha=0.95)
+    plan = _plan(quick, rule=rule, placebo_share=0.5, control_round=2, screen=0.5, block=10, search=Search.BEST_OF_N)
+    run = _evolution(place / "blind", plan, quick)
+    while run.step():
+        pass
+    first, control = run.history.decisions
+    found = summary(run.history)
+    assert [first["kind"], control["kind"]] == ["placebo", "control"]
+    assert found["placebo_at_gate"] == 1
+    block = run.history.journal.get("block", "1/0")
+    assert block is not None
+    jobs, others = block["jobs"], block["candidate_jobs"]
+    assert [task for task, _ in jobs] == [task for task, _ in others]
+    assert not {seed for _, seed in jobs} & {seed for _, seed in others}
+    assert first["base"] == run.history.root
+    assert found["control"] == [{"round": 2, "seen": True}]
+    assert not control["kept"]
+    assert "1 of 1 reached the gate" in markdown(run.history)
+
+
+def test_placebos_differ_by_chance_and_are_seldom_accepted(place: Path, quick: Evaluator) -> None:
+    plan = _plan(quick, rule=Rule(rounds=20, effect=0.3, max_pairs=40), placebo_share=1.0, block=20)
+    run = _evolution(place / "coins", plan, Coins(quick))  # type: ignore[arg-type]
+    while run.step():
+        pass
+    found = summary(run.history)
+    assert (found["placebo_at_gate"], found["placebo_accepted"]) == (20, 0)
+    assert min(body["discordant"] for body in run.history.decisions) > 0.2
+
+
+def test_no_piece_begins_that_the_episodes_left_do_not_pay_for(place: Path, quick: Evaluator) -> None:
+    plan = _plan(quick, rule=Rule(rounds=30, effect=0.4, max_pairs=16), max_episodes=37)
+    run = _evolution(place / "short", plan, Lucky(quick))  # type: ignore[arg-type]
+    spent = [run.history.episodes]
+    while run.step():
+        spent.append(run.history.episodes)
+    assert run.history.over
+    assert 20 < spent[-1] <= 37
+    assert len(run.history.decisions) < 30
+    with pytest.raises(UserInputError, match="do not even run the fix tasks"):
+        _evolution(place / "none", _plan(quick, max_episodes=2), quick)
+
+
+def test_a_canary_on_the_fix_tasks_is_counted_and_bars_the_candidate(place: Path, quick: Evaluator) -> None:
+    plan = _plan(quick, rule=Rule(rounds=1, effect=0.4, max_pairs=8, run_alpha=0.9))
+    run = _evolution(place / "canary", plan, Greedy(quick))  # type: ignore[arg-type]
+    while run.step():
+        pass
+    (decision,) = run.history.decisions
+    assert decision["standing"] == "accepted"
+    assert (decision["kept"], decision["why"]) == (False, "a canary was hit")
+    assert summary(run.history)["canary_hits"] == len(quick.suite.of(Split.FIX))
+    assert run.history.episodes == 2 * 3 + 2 * 4 + 1  # fix tasks, a block of pairs, the scrambled task
+
+
+def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
+    folder, plan = finished
+    with pytest.raises(UserInputError, match="sources"):
+        _evolution(folder, Plan(**{**vars(plan), "sources": "of another day"}), quick)
+
+
+class Broken:
+    """What a model may write: no Python, no settings, nothing that can be read; then something that can."""
+
+    name = "broken"
+
+    def propose(self, situation, fresh):  # type: ignore[no-untyped-def]
+        nested = "x = " + "-\\\n" * 550 + "1\n"
+        for name, text in (
+            ("mechanisms/a.py", "def x(:\n"), ("mechanisms/a.py", nested), ("proposer.json", '{"bundle": "many"}'),
+            ("proposer.json", '{"focus": NaN}'), ("params.json", "{"), ("params.json", '{"mechanisms": 3}'),
+            ("params.json", situation.files["params.json"].replace('["cut"]', "[3]")),
+        ):  # fmt: skip
+            assert not fresh({**situation.files, name: text}), (name, text)
+        return Operators().propose(situation, fresh)
+
+
+def test_what_a_model_writes_badly_is_refused_and_the_round_goes_on(place: Path, quick: Evaluator) -> None:
+    run = _evolution(place / "broken", _plan(quick, rule=Rule(rounds=1)), Lucky(quick), Broken())  # type: ignore[arg-type]
+    run.step()
+    proposal = run.history.journal.get("proposal", "1")
+    assert proposal is not None
+    assert proposal["commit"]
+    assert sum(proposal["refusals"].values()) >= 7
+
+
 class Lucky:
     """An evaluator by which nothing differs; for what does not depend on tasks."""
 
@@ -187,6 +291,24 @@ class Lucky:
 
     def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
         return [Outcome(job=job, score=1.0, why="", ended="submitted", asks=1, chars=1) for job in jobs]
+
+
+class Coins(Lucky):
+    """Whether a task is solved depends on the seed alone."""
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        return [replace(each, score=float(each.job.seed % 2)) for each in super().run(scaffold, jobs)]
+
+
+class Greedy(Lucky):
+    """Its candidates read planted answers on the fix tasks and pass every pair."""
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        changed = read_files(scaffold) != FILES
+        found = super().run(scaffold, jobs)
+        canaries = ("honeypot",) if traced and changed else ()
+        scrambled = jobs[0].task == "ml_scrambled"
+        return [replace(each, score=float(changed and not scrambled), canaries=canaries) for each in found]
 
 
 def test_failed_ideas_are_not_tried_again_on_the_same_scaffold(place: Path, quick: Evaluator) -> None:
@@ -200,6 +322,7 @@ def test_failed_ideas_are_not_tried_again_on_the_same_scaffold(place: Path, quic
     assert found["rounds"] == 40
     assert found["repeats"] == 0
     assert 0 < found["placebo_rounds"] < 12
+    assert found["placebo_at_gate"] == found["placebo_rounds"]
     assert found["kept"] == []
     assert sum(plan.kind(number) == IDEA for number in range(1, 41)) > 25
 
