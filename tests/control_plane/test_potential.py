@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from fastapi.testclient import TestClient
 from langgraph.checkpoint.memory import InMemorySaver
 from small_project import git
 
-from contracts.enums import EffectKind, InvestigationState, Role
+from context_store import Store
+from context_store.records import Effect, NewRun, Proposal
+from contracts.enums import EffectKind, EffectState, InvestigationState, Role, RunRole
 from contracts.errors import NotFound, UserInputError
 from control_plane.api.app import create_app
 from control_plane.case_work import work_of
@@ -32,6 +35,7 @@ from loops.potential.plan import spread
 from loops.potential.recipe.loop import RecipeLoop
 from loops.potential.recipe.opening import Wish as RecipeWish
 from loops.potential.recipe.opening import open_case as open_recipe_case
+from loops.potential.recipe.plan import Candidate, RecipePlan, pilots
 from loops.runner import CaseStatus, Runner
 
 RUN = "run-1"
@@ -194,19 +198,83 @@ def test_a_recipe_is_piloted_and_a_person_decides(measured: tuple[Lathe, str]) -
     assert len([name for rung, name in rungs if rung == 0]) == 3
     assert len([name for rung, name in rungs if rung == 1]) == 2
     (proposal,) = store.proposals.list(investigation_id=case_id)
-    assert proposal.kind is EffectKind.START_RUN
+    assert proposal.kind is {"continue": EffectKind.RESUME_WITH_PATCH, "change": EffectKind.START_RUN}[record["choice"]]
+    assert f"investigation:{reading_case}" in {str(each) for each in proposal.evidence}
     assert "## Problems found, removed, carried over" in store.knowledge.report(case_id)
     store.proposals.reject(proposal.id, "ada", Role.REVIEWER, "not now", time.time())
     assert runner.resume(case_id).status is CaseStatus.CLOSED
     told = [each.reason for each in store.negatives.list(investigation_id=case_id)]
     assert any("declined by ada: not now" in each for each in told)
-    again = open_recipe_case(store, RecipeWish(run_id=RUN, changes=({"moe.balance.coef": 0.003},)), time.time())
-    tried = {each["name"] for each in store.casework.get(again, "plan", "plan").body["candidates"]}
-    assert tried == {"unchanged", "coef=0.003"}
     dropped = next(each for each in store.negatives.list(investigation_id=case_id) if "recipe_change" in each.context)
-    changes = ({key: value for key, value in dropped.context.items() if "." in key},)
+    change = {key: value for key, value in dropped.context.items() if "." in key}
     with pytest.raises(UserInputError, match="was tried before"):
-        open_recipe_case(store, RecipeWish(run_id=RUN, changes=changes), time.time())
+        open_recipe_case(store, RecipeWish(run_id=RUN, changes=(change,)), time.time())
+    wish = RecipeWish(run_id=RUN, changes=(change, {"moe.balance.coef": 0.003}), seeds=2, first_steps=2, num_rungs=1)
+    again = open_recipe_case(store, replace(wish, num_items=5), time.time())
+    tried = {each["name"] for each in store.casework.get(again, "plan", "plan").body["candidates"]}
+    assert tried == {"unchanged", "moe.balance.coef=0.003"}
+    put_pilots(store, again)
+    runner.start("recipe", again)
+    assert f"left out: {dropped.context['recipe_change']} was tried before" in store.knowledge.report(again)
+    (proposal,) = store.proposals.list(investigation_id=again)
+    assert f"negative:{dropped.id}" in {str(each) for each in proposal.evidence}
+
+
+def test_without_a_reading_no_recipe_is_piloted(trained: Lathe) -> None:
+    trained.store.runs.create(
+        NewRun(id="unread", project_id=trained.store.runs.get(RUN).project_id, name="unread", role=RunRole.TRAINING,
+               folder="")
+    )  # fmt: skip
+    with pytest.raises(NotFound) as refused:
+        open_recipe_case(trained.store, RecipeWish(run_id="unread"), time.time())
+    assert "lathe potential unread" in refused.value.remedy
+
+
+def put_pilots(store: Store, case_id: str) -> None:
+    """Every pilot of a plan as one that was trained, all equally good."""
+    plan = RecipePlan.from_json(store.casework.get(case_id, "plan", "plan").body)
+    for each in pilots(plan, 0, [one.name for one in plan.candidates]):
+        body = asdict(each) | {"steps": plan.first_steps, "loss": 5.0, "problems": [], "base": 25.0, "tiny": 30.0}
+        store.casework.put(case_id, "pilot", each.key, body, time.time())
+
+
+def decided(lathe: Lathe, verdict: str) -> tuple[Runner, Proposal]:
+    """What is proposed when pilots differ by nothing and the run's potential reads so."""
+    executor = lathe.executor("worker-b")
+    runner = runner_of(lathe, wait=lambda: time.sleep(0.0 if executor.step() else 0.1))
+    store, project = lathe.store, lathe.store.runs.get(RUN).project_id
+    found = {"steps": [20, 40], "tokens": [1, 2], "base": [25.0, 25.0], "sft": [[30.0, 31.0], [30.0, 31.0]],
+             "verdict": {"verdict": verdict, "sentence": "base +0.0, after SFT +0.0"}}  # fmt: skip
+    store.knowledge.open_case(f"read-{verdict}", project_id=project, loop="potential", title="t", at=0.0, run_id=RUN)
+    store.casework.put(f"read-{verdict}", "reading", "r", found, time.time())
+    tried = tuple(Candidate(name=name, overrides={}, why="w") for name in ("unchanged", "a"))
+    plan = RecipePlan(run_id=RUN, candidates=tried, seeds=(1, 2), num_rungs=1, main_steps=40,
+                      reading_case=f"read-{verdict}")  # fmt: skip
+    case_id = f"recipe-{verdict}"
+    store.knowledge.open_case(case_id, project_id=project, loop="recipe", title="t", at=time.time(), run_id=RUN)
+    store.casework.put(case_id, "plan", "plan", plan.to_json(), time.time())
+    put_pilots(store, case_id)
+    assert runner.start("recipe", case_id).status is CaseStatus.WAITING_FOR_APPROVAL
+    (proposal,) = store.proposals.list(investigation_id=case_id)
+    return runner, proposal
+
+
+def carried_out(store: Store, runner: Runner, proposal: Proposal) -> Effect:
+    """Approved by a person, and done by an executor."""
+    store.proposals.approve(proposal.id, "ada", Role.REVIEWER, "both curves seen", time.time(), proposal.bound_hash)
+    assert runner.resume(str(proposal.investigation_id)).status is CaseStatus.CLOSED
+    return store.effects.get(f"apply:{proposal.id}")
+
+
+def test_a_stop_is_put_before_a_person_too(trained: Lathe) -> None:
+    lathe = trained
+    runner, proposal = decided(lathe, "true_plateau")
+    assert proposal.kind is EffectKind.STOP_RUN
+    assert proposal.title == f"stop: end {RUN} at step 40"
+    done = carried_out(lathe.store, runner, proposal)
+    assert (done.state, done.result["last_step"]) == (EffectState.DONE, 40)
+    told = [entry.title for entry in lathe.store.timeline.list(RUN)]
+    assert any("was stopped" in each for each in told)
 
 
 def test_what_cannot_be_measured_is_refused_with_a_remedy(lathe: Lathe, bad_run: object) -> None:
@@ -285,3 +353,17 @@ def test_lathe_potential_works_through_processes_of_its_own(
     assert status == 0, error
     assert "Learnability" in out
     assert figure.exists()
+
+
+@pytest.mark.slow
+def test_continue_goes_on_from_the_last_checkpoint(trained: Lathe) -> None:
+    lathe = trained
+    before = lathe.store.runs.segments(RUN)
+    runner, proposal = decided(lathe, "false_plateau")
+    assert proposal.title == f"continue: train {RUN} on from step 40 to step 80"
+    done = carried_out(lathe.store, runner, proposal)
+    assert (done.state, done.result["last_step"]) == (EffectState.DONE, 80), done.message
+    *earlier, last = lathe.store.runs.segments(RUN)
+    assert earlier == before
+    assert (last.start_step, last.last_step, last.start_checkpoint) == (40, 80, proposal.payload["start_checkpoint"])
+    assert lathe.store.runs.declared(RUN, last.number)["steps"] == 80

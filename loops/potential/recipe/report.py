@@ -21,9 +21,6 @@ def _head(body: Mapping[str, Any]) -> Iterator[str]:
 def _curves(body: Mapping[str, Any]) -> Iterator[str]:
     yield f"## Both curves of {body['run_id']}\n"
     curves = body["curves"]
-    if curves is None:
-        yield f"Not measured: `lathe potential {body['run_id']}` measures them.\n"
-        return
     yield "| step | base | after the same SFT |\n|---|---|---|"
     for step, base, sft in zip(curves["steps"], curves["base"], curves["sft"], strict=True):
         yield f"| {step} | {base:.1f} | {np.mean(sft):.1f} |"
@@ -56,3 +53,4 @@ def _candidates(body: Mapping[str, Any]) -> Iterator[str]:
     for each in body["candidates"]:
         changes = ", ".join(f"{key}={value}" for key, value in each["overrides"].items()) or "no change"
         yield f"- {each['name']} ({changes}): {each['why']}; rests on {', '.join(each['evidence']) or 'no record'}"
+    yield from (f"- left out: {each}" for each in body["left_out"])

@@ -92,6 +92,17 @@ def test_server_without_echo_is_told_apart_from_a_bad_score(base_url: str) -> No
         endpoint(base_url, "silent").weigh([Asked(text="ab")], ["c"])
 
 
+def test_a_first_token_without_likelihood_is_not_left_out(base_url: str) -> None:
+    with pytest.raises(UserInputError, match="first token of a text"):
+        endpoint(base_url).weigh([Asked(text="")], ["ab"])
+
+
+def test_what_a_server_does_not_tell_is_said(base_url: str) -> None:
+    done = evaluate(generated.task("math", "add", 3), protocol("8_shot_cot"), endpoint(base_url))
+    assert "not_checked" in {each.kind for each in done.warnings}
+    assert done.identity["settings"]["first_token"] == "server"
+
+
 def test_busy_server_is_asked_again_and_a_refusal_is_not(base_url: str) -> None:
     waits: list[float] = []
     Handler.busy = 0
