@@ -78,6 +78,7 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
                 f"| {step} | {best['protocol']} | {best['value']:.1f} ({best['low']:.1f} to {best['high']:.1f}) "
                 f"| {best['naive']:.1f} | {best['correction']:+.1f} | {max(means) - min(means):.1f} |"
             )
+        yield from _by_task(list(found[key.replace("maximum", "maximum_by_task")].values())[-1])
         pairs = "; ".join(f"{one} and {other}" for one, other in found[turned])
         yield f"\nOrder turned between the first and the last checkpoint: {pairs or 'none beyond noise'}.\n"
     told = [line for lines in found["findings"].values() for line in lines if UNREAD not in line]
@@ -87,6 +88,15 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Could not be read at the last base checkpoint, which is not the same as wrong: {shares}.\n"
     yield from (f"- {line}" for line in dict.fromkeys(told))
     yield "" if told else "None beyond noise.\n"
+
+
+def _by_task(last: Mapping[str, Any]) -> Iterator[str]:
+    """Best protocol and spread of each task at the last checkpoint."""
+    yield "\n| task, last checkpoint | best | corrected | spread |\n|---|---|---|---|"
+    for task, best in last.items():
+        means = best["means"].values()
+        interval = f"{best['low']:.1f} to {best['high']:.1f}"
+        yield f"| {task} | {best['protocol']} | {best['value']:.1f} ({interval}) | {max(means) - min(means):.1f} |"
 
 
 def _learning(found: Mapping[str, Any]) -> Iterator[str]:

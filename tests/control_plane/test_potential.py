@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from small_project import git
 
 from context_store import Store
+from context_store.file_hash import sha256_of
 from context_store.records import Effect, NewRun, Proposal
 from contracts.enums import EffectKind, EffectState, InvestigationState, Role, RunRole
 from contracts.errors import NotFound, UserInputError
@@ -27,7 +28,7 @@ from control_plane.settings import Settings
 from control_plane.trainings import TrainingRequest, follow
 from control_plane.wiring import Lathe
 from loops.core import Limits, Workplace
-from loops.potential.comparison import compared, sentences
+from loops.potential.comparison import compared, needed_by, sentences
 from loops.potential.figures import draw
 from loops.potential.loop import PotentialLoop
 from loops.potential.opening import Wish, open_case
@@ -36,6 +37,7 @@ from loops.potential.recipe.loop import RecipeLoop
 from loops.potential.recipe.opening import Wish as RecipeWish
 from loops.potential.recipe.opening import open_case as open_recipe_case
 from loops.potential.recipe.plan import Candidate, RecipePlan, pilots
+from loops.potential.tiny_sft import shared_cache
 from loops.runner import CaseStatus, Runner
 
 RUN = "run-1"
@@ -107,6 +109,13 @@ def runner_of(lathe: Lathe, wait: Callable[[], None] | None = None) -> Runner:
     )
 
 
+def client_of(lathe: Lathe) -> TestClient:
+    token = lathe.store.tokens.create("ada", Role.RESEARCHER)
+    return TestClient(
+        create_app(lathe.store), headers={"Authorization": f"Bearer {token}"}, base_url="http://127.0.0.1"
+    )
+
+
 def test_a_run_is_measured_judged_and_remembered(measured: tuple[Lathe, str], tmp_path: Path) -> None:
     lathe, case_id = measured
     store = lathe.store
@@ -126,8 +135,11 @@ def test_a_run_is_measured_judged_and_remembered(measured: tuple[Lathe, str], tm
     assert "## Learnability (experimental within one run" in report
     assert "compare trends, not levels" in report
     best = body["maximum"]["20"]
-    assert set(best["means"]) >= {"ppl_acc_norm", "5_shot", "8_shot_cot", "0_shot_boxed"}
+    assert set(best["means"]) >= {"ppl_acc_norm", "5_shot", "3_shot_cot", "0_shot_boxed"}
     assert best["value"] <= best["naive"] + 1e-9
+    assert set(body["maximum_by_task"]["40"]) == {f"generated_{name}" for name in ("add", "order", "index", "repeat")}
+    assert "8_shot_cot" in body["maximum_by_task"]["40"]["generated_add"]["means"]
+    assert "8_shot_cot" not in body["maximum_by_task"]["40"]["generated_order"]["means"]
     draw(body, tmp_path / "potential.svg")
     assert "<svg" in (tmp_path / "potential.svg").read_text()
 
@@ -140,15 +152,22 @@ def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lath
     assert by_how == {"base", "tiny_sft"}
     bits = [score for score in lathe.store.evals.list(run_id=RUN) if score.metric == "bits_per_byte"]
     assert len(bits) == 2 * 3
-    assert all(4.0 < score.value < 12.0 and Path(score.raw).exists() for score in bits)
-    token = lathe.store.tokens.create("ada", Role.RESEARCHER)
-    client = TestClient(
-        create_app(lathe.store), headers={"Authorization": f"Bearer {token}"}, base_url="http://127.0.0.1"
-    )
+    assert all(4.0 < score.value < 12.0 for score in bits)
+    assert all(score.raw_sha256 == sha256_of(Path(score.raw)) for score in (*scores, *bits))
+    assert {score.settings["first_token"] for score in scores} == {0, "none"}
+    assert all(score.settings["threads"] > 0 and score.settings["batch_size"] == 32 for score in scores)
+    client = client_of(lathe)
     found = client.get(f"/api/v1/potential/{case_id}").json()
     assert (found["measured"], found["pieces"]) == (6, 6)
     assert client.get("/api/v1/potential", params={"run_id": RUN}).json()["cases"][0]["id"] == case_id
-    index = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": found["reading"]["sft_raw"][0][0]})
+    body = found["reading"]
+    marks = [file for by_seed in body["marks_raw"].values() for files in by_seed for file in files]
+    bits_files = [file for files in body["bits_raw"] for file in files.values()]
+    fans = [file for best in body["maximum_sft"].values() for file in best["raw"].values()]
+    assert (len(marks), len(bits_files), len(fans)) == (2 * 2 * 5, 2 * 3, 2 * 7)
+    for file in (*marks, *bits_files, *fans):
+        assert client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": file}).json()["rows"]
+    index = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": body["sft_raw"][0][0]})
     rows = client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": index.json()["rows"][0]["file"]}).json()
     head, *outputs = rows["rows"]
     assert len(outputs) == 6
@@ -158,19 +177,37 @@ def test_scores_have_their_identity_and_open_to_raw_outputs(measured: tuple[Lath
 
 
 def test_two_runs_are_compared_only_when_they_were_tuned_alike(measured: tuple[Lathe, str]) -> None:
-    lathe, _ = measured
+    lathe, case_id = measured
     found = compared(lathe.store, RUN, RUN)
     assert found["slopes"][RUN]["value"] is not None
     assert found["crossing"]["budget"] is None
     assert sentences(found)
     with pytest.raises(NotFound):
         compared(lathe.store, RUN, "nobody")
+    body = dict(lathe.store.casework.list(case_id, "reading")[-1].body)
+    assert len(needed_by(body, 30.0)) == 2
+    assert all("N*" in each for each in needed_by(body, 30.0))
+    store, project = lathe.store, lathe.store.runs.get(RUN).project_id
+    store.runs.create(NewRun(id="other", project_id=project, name="o", role=RunRole.TRAINING, folder=""))
+    store.knowledge.open_case("other", project_id=project, loop="potential", title="t", at=0.0, run_id="other")
+    store.casework.put("other", "plan", "plan", dict(store.casework.get(case_id, "plan", "plan").body), 0.0)
+    store.casework.put("other", "reading", "r", body | {"data": {**body["data"], "exam": "another"}}, 0.0)
+    with pytest.raises(UserInputError, match="tuned or asked differently"):
+        compared(store, RUN, "other")
 
 
 def test_the_same_wish_is_the_same_case_and_costs_nothing_again(measured: tuple[Lathe, str]) -> None:
     lathe, case_id = measured
     assert open_case(lathe.store, WISH, time.time()) == case_id
-    assert open_case(lathe.store, Wish(run_id=RUN, seeds=3, num_items=6), time.time()) != case_id
+    other = open_case(lathe.store, Wish(run_id=RUN, seeds=3, num_items=6), time.time())
+    assert other != case_id
+    place = Workplace(store=lathe.store, case_id=other, folder=lathe.settings.cases_folder / other, tell=print,
+                      door=lambda: None)  # fmt: skip
+    cache = shared_cache(place.folder)
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
+    again = work_of("potential", "tune")(place, {"step": 20, "seed": 1})
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
+    assert again["score"] == lathe.store.casework.get(case_id, "tune", "20.1").body["score"]
 
 
 def test_a_recipe_is_piloted_and_a_person_decides(measured: tuple[Lathe, str]) -> None:
@@ -197,6 +234,10 @@ def test_a_recipe_is_piloted_and_a_person_decides(measured: tuple[Lathe, str]) -
     rungs = {(each["rung"], each["candidate"]) for each in record["pilots"]}
     assert len([name for rung, name in rungs if rung == 0]) == 3
     assert len([name for rung, name in rungs if rung == 1]) == 2
+    client = client_of(trained)
+    for each in record["pilots"]:
+        for file in (each["base_raw"], each["tiny_raw"], *each["bits_raw"].values()):
+            assert client.get(f"/api/v1/potential/{case_id}/outputs", params={"file": file}).json()["rows"]
     (proposal,) = store.proposals.list(investigation_id=case_id)
     assert proposal.kind is {"continue": EffectKind.RESUME_WITH_PATCH, "change": EffectKind.START_RUN}[record["choice"]]
     assert f"investigation:{reading_case}" in {str(each) for each in proposal.evidence}
@@ -301,13 +342,16 @@ def environment_of(lathe: Lathe) -> dict[str, str]:
 def test_lathe_evals_run_scores_a_checkpoint_under_chosen_protocols(
     trained: Lathe, run_lathe: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    chosen = ("--protocol", "ppl_acc_norm", "--protocol", "0_shot_direct", "--items", 5, "--out", tmp_path, "--json")
-    status, out, error = run_lathe(environment_of(trained), "evals", "run", "--run", RUN, "--step", 20, *chosen)
+    chosen = ("--replay", "--protocol", "ppl_acc_norm", "--protocol", "0_shot_direct", "--items", 5, "--out", tmp_path)
+    status, out, error = run_lathe(
+        environment_of(trained), "evals", "run", "--json", "--run", RUN, "--step", 20, *chosen
+    )
     assert status == 0, error
-    rows = json.loads(out)["rows"]
+    rows, told = json.loads(out)["rows"], json.loads(out)["findings"]
+    assert sum("equal to the byte" in each and "NOT" not in each for each in told) == 2
     assert [row["protocol"] for row in rows] == ["ppl_acc_norm", "0_shot_direct"]
     assert all(Path(row["raw"]).exists() for row in rows)
-    status, _, error = run_lathe(environment_of(trained), "evals", "run", "--task", "no_such_task")
+    status, _, error = run_lathe(environment_of(trained), "evals", "run", "--run", RUN, "--step", 20, "--task", "none")
     assert status == 2
     assert "one of: generated_add" in error
     status, out, _ = run_lathe(environment_of(trained), "evals", "plan", "avg5")
