@@ -34,12 +34,13 @@ def compared(store: Store, run_id: str, other_id: str, target: float | None = No
     """
     (case, own), (other_case, theirs) = newest_reading(store, run_id), newest_reading(store, other_id)
     plans = [store.casework.get(each, "plan", "plan").body for each in (case, other_case)]
-    if own.get("data") != theirs.get("data") or any(plans[0][name] != plans[1][name] for name in ("sft", "num_items")):
+    last, other_last = (_last(each) for each in (own, theirs))
+    alike = own.get("data") == theirs.get("data") and last["budgets"] == other_last["budgets"]
+    if not alike or any(plans[0][name] != plans[1][name] for name in ("sft", "num_items")):
         raise UserInputError(
             f"runs {run_id} and {other_id} were tuned or asked differently",
             remedy="measure both with the same options of lathe potential",
         )
-    last, other_last = (_last(each) for each in (own, theirs))
     budgets = [float(each) for each in last["budgets"]]
     scores, other_scores = (np.array(each["scores"]) for each in (last, other_last))
     if target is None:

@@ -74,8 +74,8 @@ def units(plan: PotentialPlan) -> list[Unit]:
 
 def price(plan: PotentialPlan) -> Amount:
     """Upper estimate of one piece: its process is ended when it needs more."""
-    size = plan.num_parameters / 5e5
-    return Amount(cpu_s=45.0 + size * (1.5 * plan.num_items + 6.0 * plan.fan_items + 0.5 * plan.sft.steps))
+    size, steps = plan.num_parameters / 5e5, plan.sft.steps * max(plan.sft.epochs.values(), default=1)
+    return Amount(cpu_s=45.0 + size * (1.5 * plan.num_items + 6.0 * plan.fan_items + 0.5 * steps))
 
 
 def fan_protocols(tasks: Sequence[Task]) -> list[Protocol]:

@@ -134,11 +134,10 @@ def _learnability(row: Sequence[Body]) -> dict[str, Any]:
 
 def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
     """How much less SFT data the last checkpoint needs for what the first one reached with all of it."""
-    budgets, early_RJ = _marks(first)
-    _, late_RJ = _marks(last)
-    target = float(early_RJ[:, -1].mean())
+    both = (_marks(first), _marks(last))
+    target = float(both[0][1][:, -1].mean())
     try:
-        needed = [data_needed(budgets, scores, target) for scores in (early_RJ, late_RJ)]
+        needed = [data_needed(budgets, scores, target) for budgets, scores in both]
     except UserInputError as error:
         return {"target": target, "ratio": None, "refusal": error.message}
     found = saving(*needed)
@@ -146,9 +145,11 @@ def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
 
 
 def _crossing(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any] | None:
-    budgets, early_RJ = _marks(first)
+    (budgets, early_RJ), (late_budgets, late_RJ) = _marks(first), _marks(last)
+    if late_budgets != budgets:  # stages with other epochs
+        return None
     try:
-        return finite(asdict(crossing(budgets, early_RJ, _marks(last)[1])))
+        return finite(asdict(crossing(budgets, early_RJ, late_RJ)))
     except UserInputError:
         return None
 

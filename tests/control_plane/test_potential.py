@@ -201,6 +201,8 @@ def test_the_same_wish_is_the_same_case_and_costs_nothing_again(measured: tuple[
     assert open_case(lathe.store, WISH, time.time()) == case_id
     other = open_case(lathe.store, Wish(run_id=RUN, seeds=3, num_items=6), time.time())
     assert other != case_id
+    with pytest.raises(UserInputError, match="no checkpoint is of stage 'early'"):
+        open_case(lathe.store, replace(WISH, epochs={"early": 2}), time.time())
     place = Workplace(store=lathe.store, case_id=other, folder=lathe.settings.cases_folder / other, tell=print,
                       door=lambda: None)  # fmt: skip
     cache = shared_cache(place.folder)

@@ -87,10 +87,10 @@ def test_a_number_opens_to_what_was_written(page: Page, lathe: RunningLathe) -> 
     page.get_by_role("tab", name="Learnability").click()
     page.get_by_text("No data-saving ratio").wait_for()
     page.get_by_role("tab", name="Raw outputs").click()
-    page.locator(".lt-table", has_text="unparsed").get_by_text(HOSTILE).wait_for()
+    page.locator(".lt-table", has_text="unparsed").get_by_text(HOSTILE).first.wait_for()
     for number, shown in ("step 20, bits code", "held out"), ("step 40, SFT seed 2 after 64 steps", "unparsed"):
         choose(page, number)
-        page.locator(".lt-table", has_text=shown).get_by_text(HOSTILE).wait_for()
+        page.locator(".lt-table", has_text=shown).get_by_text(HOSTILE).first.wait_for()
 
 
 def choose(page: Page, number: str) -> None:
@@ -105,4 +105,4 @@ def test_a_decision_shows_both_curves_and_the_problems(page: Page, lathe: Runnin
     page.locator(".lt-table", has_text="loss spike").wait_for()
     page.get_by_text("left out: lr was tried").wait_for()
     page.get_by_text("Raw outputs of the pilots").wait_for()
-    page.locator(".lt-table", has_text="unparsed").get_by_text(HOSTILE).wait_for()
+    page.locator(".lt-table", has_text="unparsed").get_by_text(HOSTILE).last.wait_for()

@@ -19,7 +19,7 @@ _DOCUMENTS = ("Document", "Bits", "Bytes", "Text")
 
 def show(client: Client, case_id: str, names: Mapping[str, str]) -> None:
     """`names`: files by the number that rests on them; indexes of tasks, or documents of bits per byte."""
-    number = st.selectbox("Number", list(names))
+    number = st.selectbox("Number", list(names), key=f"raw:{case_id}:number")
     if number is None:
         return
     rows = client.potential_outputs(case_id, names[number]).rows
@@ -28,7 +28,7 @@ def show(client: Client, case_id: str, names: Mapping[str, str]) -> None:
         st.html(table(_DOCUMENTS, [_document(each) for each in rows[1 : MAX_ROWS + 1]]))
         return
     st.html(table(_FILES, [_file(each) for each in by_task.values()]))
-    task = st.selectbox("Task", list(by_task))
+    task = st.selectbox("Task", list(by_task), key=f"raw:{case_id}:task")
     outputs = client.potential_outputs(case_id, str(by_task[task]["file"]))
     st.html(table(_OUTPUTS, [_output(each) for each in outputs.rows[1 : MAX_ROWS + 1]]))
 

@@ -65,6 +65,7 @@ class NewPotential(Body):
     max_checkpoints: int = Field(default=6, ge=2, le=50)
     seeds: int = Field(default=3, ge=2, le=9)
     num_items: int = Field(default=40, ge=5, le=1000)
+    epochs: dict[str, Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=dict)
 
 
 class Opened(Body):

@@ -178,6 +178,7 @@ class RecipeLoop:
             "left_out": list(plan.left_out),
             "candidates": [asdict(each) for each in plan.candidates],
             "finalists": [asdict(each) for each in decision.finalists],
+            "rungs": [[asdict(each) for each in finalists(measured[rung])] for rung in sorted(measured)],
             "pilots": [body for rung in measured.values() for seeds in rung.values() for body in seeds.values()],
             "scope": "pilots on the embedded trainer: they find problems, they do not predict the run's scores",
         }

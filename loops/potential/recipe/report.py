@@ -40,11 +40,13 @@ def _pilots(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _problems(body: Mapping[str, Any]) -> Iterator[str]:
     yield "## Problems found, removed, carried over\n"
-    for each in body["finalists"]:
-        problems = each["problems"]
-        told = "; ".join(f"{kind.replace('_', ' ')}: {', '.join(problems[kind]) or 'none'}" for kind in problems)
-        low, high = each["difference"]["low"], each["difference"]["high"]
-        yield f"- {each['name']}: {each['difference']['mean']:+.1f} points ({low:+.1f} to {high:+.1f}); {told}"
+    for number, rung in enumerate(body["rungs"], start=1):
+        for each in rung:
+            problems = each["problems"]
+            told = "; ".join(f"{kind.replace('_', ' ')}: {', '.join(problems[kind]) or 'none'}" for kind in problems)
+            low, high = each["difference"]["low"], each["difference"]["high"]
+            points = f"{each['difference']['mean']:+.1f} points ({low:+.1f} to {high:+.1f})"
+            yield f"- rung {number}, {each['name']}: {points}; {told}"
     yield "" if body["finalists"] else "No recipe reached the last rung beside the unchanged one.\n"
 
 
