@@ -60,7 +60,7 @@ def _draw(found: Decision) -> None:
 
 
 def _raw(record: DecisionRecord) -> dict[str, str]:
-    names = {}
+    names: dict[str, str] = {}
     for each in record.pilots:
         told = f"rung {each.rung + 1}, {each.candidate}, seed {each.seed}"
         files = {"base": each.base_raw, "after SFT": each.tiny_raw} | each.bits_raw
