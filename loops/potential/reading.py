@@ -45,11 +45,8 @@ def reading(bases: Sequence[Body], tuned: Sequence[Body]) -> dict[str, Any] | No
         "base": [by_step[step]["score"] for step in steps],
         "sft": [[each["score"] for each in ladder[step]] for step in steps],
         "chance": by_step[steps[0]]["chance"],
-        "base_raw": [by_step[step]["raw"] for step in steps],
-        "sft_raw": [[each["raw"] for each in ladder[step]] for step in steps],
-        "marks_raw": {step: [[mark["raw"] for mark in each["marks"]] for each in ladder[step]] for step in steps},
         "bits_per_byte": [by_step[step]["bits_per_byte"] for step in steps],
-        "bits_raw": [by_step[step].get("bits_raw", {}) for step in steps],
+        **_raw(steps, by_step, ladder),
         "data": _data(ladder[steps[0]][0]),
         "verdict": {**asdict(found), "detectable": found.sft.detectable},
         "ranks": _ranks(steps, by_step, ladder),
@@ -82,6 +79,16 @@ def _covered(done: Set[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return best
 
 
+def _raw(steps: Sequence[int], by_step: Mapping[int, Body], ladder: Mapping[int, Sequence[Body]]) -> dict[str, Any]:
+    """The file of raw outputs behind every number."""
+    return {
+        "base_raw": [by_step[step]["raw"] for step in steps],
+        "sft_raw": [[each["raw"] for each in ladder[step]] for step in steps],
+        "marks_raw": {step: [[mark["raw"] for mark in each["marks"]] for each in ladder[step]] for step in steps},
+        "bits_raw": [by_step[step].get("bits_raw", {}) for step in steps],
+    }
+
+
 def _data(tuned: Body) -> dict[str, Any]:
     """What two readings must have in common to be compared; None for what older measurements do not say."""
     return {name: tuned.get(name) for name in ("sft", "sft_data", "exam")}
@@ -110,11 +117,20 @@ def _base_change(bases: Sequence[Body]) -> Trends:
 def _ranks(steps: Sequence[int], by_step: Mapping[int, Body], ladder: Mapping[int, Sequence[Body]]) -> dict[str, Any]:
     base = np.array([by_step[step]["score"] for step in steps])
     sft = np.array([np.mean([each["score"] for each in ladder[step]]) for step in steps])
-    rows = [asdict(row) for row in rank_table([str(step) for step in steps], base, sft)]
+    stages = np.array([by_step[step].get("stage", "") for step in steps])
+    names = list(dict.fromkeys(stages.tolist()))
+    return {
+        "rows": [asdict(row) for row in rank_table([str(step) for step in steps], base, sft)],
+        **_agreement(base, sft),
+        "by_stage": {name: _agreement(base[stages == name], sft[stages == name]) for name in names if len(names) > 1},
+    }
+
+
+def _agreement(base: Floats, sft: Floats) -> dict[str, Any]:
     try:
-        return {"rows": rows, "spearman": asdict(spearman(base, sft)), "refusal": ""}
+        return {"spearman": asdict(spearman(base, sft)), "refusal": ""}
     except UserInputError as error:
-        return {"rows": rows, "spearman": None, "refusal": error.message}
+        return {"spearman": None, "refusal": error.message}
 
 
 def _marks(row: Sequence[Body]) -> tuple[list[float], Floats]:

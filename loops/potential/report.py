@@ -58,11 +58,15 @@ def _ranks(found: Mapping[str, Any]) -> Iterator[str]:
             f"| {row['checkpoint']} | {row['base']:.1f} | {row['base_rank']:g} | {row['sft']:.1f} "
             f"| {row['sft_rank']:g} |"
         )
-    rho = found["ranks"]["spearman"]
+    yield f"\n{_rho(found['ranks'])}.\n"
+    yield from (f"- stage {name}: {_rho(each)}" for name, each in found["ranks"]["by_stage"].items())
+
+
+def _rho(ranks: Mapping[str, Any]) -> str:
+    rho = ranks["spearman"]
     if rho is None:
-        yield f"\nNo Spearman rho: {found['ranks']['refusal']}.\n"
-    else:
-        yield f"\nSpearman rho {rho['rho']:.2f} ({rho['low']:.2f} to {rho['high']:.2f}).\n"
+        return f"No Spearman rho: {ranks['refusal']}"
+    return f"Spearman rho {rho['rho']:.2f} ({rho['low']:.2f} to {rho['high']:.2f})"
 
 
 def _protocols(found: Mapping[str, Any]) -> Iterator[str]:

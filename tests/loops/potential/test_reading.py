@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from loops.potential.plan import PotentialPlan
 from loops.potential.reading import reading
+from loops.potential.report import markdown
 
 RNG = np.random.default_rng(0)
 
@@ -48,6 +50,18 @@ def test_two_seeds_come_before_more_checkpoints_and_these_before_a_third_seed() 
     found = reading(BASES, [*(tuned(step, seed) for seed in (1, 2) for step in STEPS), tuned(10, 3), tuned(40, 3)])
     assert found is not None
     assert (found["steps"], found["seeds"]) == ([10, 20, 30, 40], [1, 2])
+
+
+def test_ranks_are_told_of_each_stage_too() -> None:
+    steps = range(10, 130, 10)
+    bases = [base(step) | {"stage": "one" if step < 70 else "two"} for step in steps]
+    found = reading(bases, [tuned(step, seed) for seed in (1, 2) for step in steps])
+    assert found is not None
+    by_stage = found["ranks"]["by_stage"]
+    assert [by_stage[name]["spearman"]["num_checkpoints"] for name in ("one", "two")] == [6, 6]
+    text = markdown(PotentialPlan(run_id="r", steps=tuple(steps)), found)
+    assert "- stage two: Spearman rho" in text
+    assert reading(BASES, [tuned(step, seed) for seed in (1, 2) for step in STEPS])["ranks"]["by_stage"] == {}
 
 
 def test_too_little_is_no_reading() -> None:
