@@ -95,7 +95,9 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_task(last: Mapping[str, Any]) -> Iterator[str]:
-    """Best protocol and spread of each task at the last checkpoint."""
+    """Best protocol and spread of each task at the last checkpoint; nothing where tasks were not kept apart."""
+    if not last:
+        return
     yield "\n| task, last checkpoint | best | corrected | spread |\n|---|---|---|---|"
     for task, best in last.items():
         means = best["means"].values()
