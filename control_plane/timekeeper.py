@@ -108,9 +108,11 @@ class Timekeeper:
         from loops.potential.monitor import due
         from loops.potential.opening import open_case
 
-        store, opened = self._lathe.store, 0
-        runs = store.runs.list(project_id=schedule.target or None, role=RunRole.TRAINING, limit=_PAGE)
-        for run in [each for each in runs if each.created_at >= schedule.set_at or each.state is RunState.RUNNING]:
+        store, looked, opened = self._lathe.store, 0, 0
+        for run in self._trainings(schedule):
+            if run.created_at < schedule.set_at and run.state is not RunState.RUNNING:
+                continue
+            looked += 1
             wish = due(store, run.id)
             if wish is None or self._stopping.is_set():
                 continue
@@ -120,7 +122,7 @@ class Timekeeper:
                 continue
             opened += 1
             self._tell(schedule, run, case_id)
-        return f"looked at {len(runs)} runs, opened {opened} cases"
+        return f"looked at {looked} runs, opened {opened} cases"
 
     def _looked_at(self, run: Run, withheld: Sequence[TriageMark]) -> None:
         """Not in the store while a snooze withholds a finding: when it ends, the run is looked at once more."""
@@ -142,16 +144,20 @@ class Timekeeper:
     def _with_news(self, schedule: Schedule) -> Iterator[Run]:
         """Trainings that began since the schedule was set, or go on, and made steps, ended or fell silent since."""
         store = self._lathe.store
-        now, project = self._clock(), schedule.target or None
+        now = self._clock()
         marks: dict[str, _Mark] = {**store.schedules.marks()}
         marks |= {run_id: mark for run_id, (until, mark) in self._snoozed.items() if now < until}
-        last: str | None = None
-        while page := store.runs.list(project_id=project, role=RunRole.TRAINING, limit=_PAGE, before=last):
-            for run in page:
-                arrived = run.created_at >= schedule.set_at or run.state is RunState.RUNNING or run.id in marks
-                news = arrived and (_has_news(run, marks.get(run.id)) or _fell_silent(store, run))
-                if news and run.last_step > 0:
-                    yield run
+        for run in self._trainings(schedule):
+            arrived = run.created_at >= schedule.set_at or run.state is RunState.RUNNING or run.id in marks
+            news = arrived and (_has_news(run, marks.get(run.id)) or _fell_silent(store, run))
+            if news and run.last_step > 0:
+                yield run
+
+    def _trainings(self, schedule: Schedule) -> Iterator[Run]:
+        """All of the schedule's project, page by page, newest first."""
+        runs, last = self._lathe.store.runs, None
+        while page := runs.list(project_id=schedule.target or None, role=RunRole.TRAINING, limit=_PAGE, before=last):
+            yield from page
             last = page[-1].id
 
     def _backup(self, schedule: Schedule) -> str:

@@ -108,16 +108,21 @@ class Reading(Record):
     sft: tuple[tuple[float, ...], ...]
     base_raw: tuple[str, ...]
     sft_raw: tuple[tuple[str, ...], ...]
+    marks_raw: dict[int, tuple[tuple[str, ...], ...]] = Field(default_factory=dict)
     bits_per_byte: tuple[dict[str, float], ...] = ()
+    bits_raw: tuple[dict[str, str], ...] = ()
     verdict: Verdict
     ranks: Ranks
     learnability: dict[int, Learning]
     learnability_is: str
     maximum: dict[int, Best]
     maximum_sft: dict[int, Best]
+    maximum_by_task: dict[int, dict[str, Best]] = Field(default_factory=dict)
+    maximum_by_task_sft: dict[int, dict[str, Best]] = Field(default_factory=dict)
     saving: Saving
     crossing: Crossing | None = None
     protocol_rank_changes: tuple[tuple[str, str], ...] = ()
+    protocol_rank_changes_sft: tuple[tuple[str, str], ...] = ()
     findings: dict[int, tuple[str, ...]] = Field(default_factory=dict)
 
 
@@ -171,8 +176,17 @@ class Candidate(Record):
     evidence: tuple[str, ...] = ()
 
 
+class Pilot(Record):
+    candidate: str
+    rung: int
+    seed: int
+    base_raw: str = ""
+    tiny_raw: str = ""
+    bits_raw: dict[str, str] = Field(default_factory=dict)
+
+
 class DecisionRecord(Record):
-    """`curves` null: the run's potential was not measured."""
+    """`curves` null: an earlier decision, of a run whose potential was not measured. `left_out`: a sentence each."""
 
     choice: str
     sentence: str
@@ -180,6 +194,8 @@ class DecisionRecord(Record):
     scope: str
     curves: Curves | None = None
     candidates: tuple[Candidate, ...] = ()
+    left_out: tuple[str, ...] = ()
+    pilots: tuple[Pilot, ...] = ()
     finalists: tuple[Finalist, ...] = ()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contracts.errors import UserInputError
 from control_plane.cli.session import Json, console, notes, opened, print_json
 
 if TYPE_CHECKING:
@@ -22,15 +23,19 @@ def potential(
     checkpoints: Annotated[int, typer.Option(min=2, help="At most so many, spread over the run.")] = 6,
     seeds: Annotated[int, typer.Option(min=2, max=9, help="Seeds of the SFT of each checkpoint.")] = 3,
     items: Annotated[int, typer.Option(min=5, help="Questions of each task.")] = 40,
+    epochs: Annotated[list[str] | None, typer.Option(metavar="STAGE=N", help="SFT budget of a stage.")] = None,
     against: Annotated[str | None, typer.Option(metavar="RUN", help="Compare how fast both runs' last learn.")] = None,
+    target: Annotated[float | None, typer.Option(help="Points: the SFT data that reach them.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the plots as SVG here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Tune a run's checkpoints alike and say whether its potential grows, with both curves."""
     from control_plane.cli.investigate import work_on
+    from loops.potential.comparison import compared, needed_by, sentences
     from loops.potential.opening import Wish, open_case
 
-    wish = Wish(run_id=run, steps=tuple(step or ()), max_checkpoints=checkpoints, seeds=seeds, num_items=items)
+    wish = Wish(run_id=run, steps=tuple(step or ()), max_checkpoints=checkpoints, seeds=seeds, num_items=items,
+                epochs=_epochs(epochs or []))  # fmt: skip
     with opened() as lathe:
         case_id = open_case(lathe.store, wish, time.time())
         try:
@@ -44,23 +49,20 @@ def potential(
 
             draw(found, figure)
         if as_json:
-            print_json(found if against is None else _compared(lathe.store, run, against))
+            print_json(found if against is None else compared(lathe.store, run, against, target))
             return
         _print(lathe.store, case_id, figure if found is not None else None)
-        for sentence in _sentences(lathe.store, run, against) if against else ():
+        told = needed_by(found, target) if found is not None and target is not None else []
+        told += sentences(compared(lathe.store, run, against, target)) if against else []
+        for sentence in told:
             console().print(sentence, markup=False)
 
 
-def _compared(store: Store, run: str, against: str) -> dict[str, Any]:
-    from loops.potential.comparison import compared
-
-    return compared(store, run, against)
-
-
-def _sentences(store: Store, run: str, against: str) -> list[str]:
-    from loops.potential.comparison import sentences
-
-    return sentences(_compared(store, run, against))
+def _epochs(given: list[str]) -> dict[str, int]:
+    pairs = [text.rpartition("=") for text in given]
+    if wrong := [text for text, (stage, _, count) in zip(given, pairs, strict=True) if not (stage and count.isdigit())]:
+        raise UserInputError(f"'{wrong[0]}' says no epochs of a stage", remedy="write STAGE=N")
+    return {stage: int(count) for stage, _, count in pairs}
 
 
 def _reading(store: Store, case_id: str) -> dict[str, Any] | None:

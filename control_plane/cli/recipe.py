@@ -26,7 +26,7 @@ def recipe(
         int, typer.Option(min=1, help="Steps of the first rung; each further one has twice as many.")
     ] = 40,
     rungs: Annotated[int, typer.Option(min=1, max=5)] = 2,
-    main_steps: Annotated[int, typer.Option(min=0, help="Of the run that is decided about; 0: as the run's.")] = 0,
+    main_steps: Annotated[int, typer.Option(min=0, help="Steps that are decided about; 0: as the run's.")] = 0,
     items: Annotated[int, typer.Option(min=5, help="Questions of each task.")] = 20,
     as_json: Json = False,
 ) -> None:

@@ -21,9 +21,12 @@ from control_plane.worktrees import Tree
 
 
 class RunPayload(BaseModel):
+    """`may_have_ended`: a wish to stop is fulfilled too when nothing trains the run any more."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
+    may_have_ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,8 @@ class RunControl:
                 f"run {run.id} is trained by a command of yours, which can only be stopped",
                 remedy="stop it: it writes a checkpoint if the command does so on SIGTERM, and goes on from its newest",
             )
-        if launch is None and effect.attempt < 2:
+        is_fulfilled = self.kind is EffectKind.STOP_RUN and parse_payload(RunPayload, effect).may_have_ended
+        if launch is None and effect.attempt < 2 and not is_fulfilled:
             raise UserInputError(
                 f"run {run.id} is not being trained", remedy="`lathe runs` shows which runs are being trained"
             )

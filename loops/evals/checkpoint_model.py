@@ -43,6 +43,7 @@ class CheckpointModel:
             "dtype": "float32",
             "batch_size": self._batch_size,
             "threads": torch.get_num_threads(),
+            "first_token": "none" if self._start is None else self._start,
         }
 
     def tokens(self, asked: Asked) -> tuple[Sequence[int], int | None]:

@@ -37,7 +37,12 @@ class Endpoint:
 
     @property
     def facts(self) -> Mapping[str, Scalar]:
-        return {"backend": "openai-compatible", "base_url": self.base_url, "batch_size": self.lanes}
+        return {
+            "backend": "openai-compatible",
+            "base_url": self.base_url,
+            "batch_size": self.lanes,
+            "first_token": "server",
+        }
 
     def tokens(self, asked: Asked) -> None:
         """The server does not tell."""
@@ -64,7 +69,12 @@ class Endpoint:
         told = choice.get("logprobs") or {}
         offsets, values = told.get("text_offset") or [], told.get("token_logprobs") or []
         end = len(prompt) + len(continuation)
-        own = [v for o, v in zip(offsets, values, strict=False) if len(prompt) <= o < end and v is not None]
+        own = [v for o, v in zip(offsets, values, strict=False) if len(prompt) <= o < end]
+        if own and own[0] is None:
+            raise UserInputError(
+                f"{self.base_url} gives the first token of a text no likelihood, so that this text's would be too high",
+                remedy="ask with a prompt before it, or measure bits per byte where the weights are",
+            )
         if not own or offsets[0] != 0:
             raise UserInputError(
                 f"{self.base_url} gives no log-likelihoods of a given text (echo with logprobs)",

@@ -11,7 +11,7 @@ from loops.evals.protocol import Mode, Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """`kind`: missing_start, double_start, stop_in_answer, stop_at_once, no_stop."""
+    """`kind`: not_checked, missing_start, double_start, stop_in_answer, stop_at_once, no_stop."""
 
     kind: str
     sentence: str
@@ -25,6 +25,8 @@ def preflight(asked: Asked, protocol: Protocol, model: EvaluatedModel, answers: 
 def _start(asked: Asked, model: EvaluatedModel) -> Iterator[Caution]:
     told = model.tokens(asked)
     if told is None:
+        sentence = "the server does not tell its tokens: whether the first one is missing or doubled was not checked"
+        yield Caution(kind="not_checked", sentence=sentence)
         return
     ids, start = told
     if start is None:

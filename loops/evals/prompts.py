@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contracts.errors import UserInputError
+from loops.evals.extraction import EXTRACTORS, is_right
 from loops.evals.protocol import Examples, Mode, Protocol
 from loops.evals.task import Item, Task
 
@@ -36,6 +37,11 @@ def can_ask(task: Task, protocol: Protocol) -> bool:
     return True
 
 
+def written(item: Item, protocol: Protocol) -> str:
+    """What a model writes that answers rightly and in exactly the protocol's form."""
+    return _filled(protocol.answer, _fields(item, protocol))
+
+
 def _prompt(item: Item, head: str, protocol: Protocol) -> Prompt:
     fields = _fields(item, protocol)
     asked = _filled(protocol.question, fields) + protocol.cue
@@ -47,7 +53,7 @@ def _prompt(item: Item, head: str, protocol: Protocol) -> Prompt:
 
 def _solved(item: Item, protocol: Protocol) -> str:
     fields = _fields(item, protocol)
-    return _filled(protocol.question, fields) + protocol.cue + _filled(protocol.answer, fields)
+    return _filled(protocol.question, fields) + protocol.cue + written(item, protocol)
 
 
 def _fields(item: Item, protocol: Protocol) -> dict[str, str]:
@@ -75,8 +81,15 @@ def _check(task: Task, protocol: Protocol) -> None:
         missing = "tests to run" if protocol.mode is Mode.CODE else "questions in words: its items are code"
     elif (protocol.mode is Mode.LIKELIHOOD or "{letter}" in protocol.answer) and not all(i.choices for i in items):
         missing = "options to choose from"
+    elif protocol.mode is Mode.GENERATION and not all(_is_readable(item, protocol) for item in task.items):
+        missing = f"answers that the extractor {protocol.extractor} reads"
     if missing:
         raise UserInputError(
             f"task {task.name} cannot be asked by protocol {protocol.name}: it has no {missing}",
             remedy="take another protocol; `prompts.can_ask` says which ones fit",
         )
+
+
+def _is_readable(item: Item, protocol: Protocol) -> bool:
+    found = EXTRACTORS[protocol.extractor](written(item, protocol))
+    return found is not None and is_right(found, item, protocol.matching)

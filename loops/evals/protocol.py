@@ -6,12 +6,12 @@ as if they were one measurement.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
 from context_store.canonical import content_hash
-from contracts.errors import NotFound
+from contracts.errors import NotFound, UserInputError
 
 
 class Mode(StrEnum):
@@ -140,14 +140,18 @@ PROTOCOLS: tuple[Protocol, ...] = (
     ),
     Protocol(
         name="0_shot_answer_is",
+        version=2,
         instruction='Answer the question. End with "The answer is X", where X is the final answer.\n\n',
+        answer=" The answer is {answer}.\n\n",
         matching=Matching.MATH,
         stop=("\n\nQuestion:",),
         max_tokens=192,
     ),
     Protocol(
         name="0_shot_boxed",
+        version=2,
         instruction="Answer the question. Put the final answer in \\boxed{{}}.\n\n",
+        answer=" \\boxed{{{answer}}}\n\n",
         extractor="boxed",
         matching=Matching.MATH,
         stop=("\n\nQuestion:",),
@@ -170,6 +174,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
     *(
         Protocol(
             name=f"code_{shots}_shot_instruction_{'signature' if signature else 'whole'}",
+            version=1 if signature else 2,
             mode=Mode.CODE,
             shots=shots,
             question=_CODE_ASK + "{question}\n\n",
@@ -178,13 +183,30 @@ PROTOCOLS: tuple[Protocol, ...] = (
             answer="{signature}{answer}\n```\n\n",
             extractor="continuation" if signature else "fenced",
             matching=Matching.TESTS,
-            stop=("```",),
+            stop=("```",) if signature else ("\n```",),  # a whole program may open a fence of its own
             max_tokens=256,
         )
         for shots in (3, 0)
         for signature in (True, False)
     ),
 )
+
+
+def has_chat(each: Protocol) -> bool:
+    """Whether a chat model can be asked so: it weighs no options, and begins its answer itself."""
+    return each.mode is not Mode.LIKELIHOOD and each.extractor != "continuation"
+
+
+def in_chat(each: Protocol) -> Protocol:
+    """The same through the model's chat template. A program may then stand in any fence, so that no stop word cuts it.
+
+    Raises UserInputError where `has_chat` is false.
+    """
+    if not has_chat(each):
+        raise UserInputError(
+            f"protocol {each.name} cannot be asked in a chat", remedy="take one whose answer is written as a whole"
+        )
+    return replace(each, name=f"{each.name}_chat", chat=True, stop=() if each.mode is Mode.CODE else each.stop)
 
 
 def protocol(name: str) -> Protocol:

@@ -20,7 +20,7 @@ class ScriptedModel:
 
     @property
     def facts(self) -> Mapping[str, Scalar]:
-        return {"backend": "scripted"}
+        return {"backend": "scripted", "first_token": "none" if self.start is None else self.start}
 
     def tokens(self, asked: Asked) -> tuple[Sequence[int], int | None]:
         start = [self.start] if asked.starts and self.start is not None else []

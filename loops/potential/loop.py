@@ -165,7 +165,7 @@ class PotentialLoop:
 
     def _nothing(self, case_id: str, plan: PotentialPlan, stopped: str) -> Update:
         failed = self._bodies(case_id, "failed")
-        why = failed[0]["message"] if failed else stopped or "too few checkpoints"
+        why = failed[0]["message"] if failed else stopped or "too few checkpoints and seeds"
         statement = f"the potential of {plan.run_id} could not be measured: {why}"
         evidence = (EvidenceRef(kind="run", id=plan.run_id),)
         self._store.negatives.add(

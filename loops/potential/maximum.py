@@ -10,14 +10,17 @@ Shape letters: L ladders (independent cases), P protocols, R seeds, I items, F f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from contracts.errors import UserInputError
+from loops.evals.gaps import LEVEL
+from loops.statistics.paired import sign_test_p
 
 Floats = NDArray[np.float64]
 
@@ -92,16 +95,29 @@ def cross_fitted(sums_LPRF: Floats, sizes_F: Floats) -> tuple[Floats, NDArray[np
     return own_LRF.sum(axis=(1, 2)) / (sizes_F.sum() * seeds), chosen_LRF
 
 
-def rank_changes(before: Mapping[str, float], after: Mapping[str, float], noise: float) -> Sequence[tuple[str, str]]:
-    """Pairs of protocols whose order turned by more than `noise` points on both sides; sorted."""
-    names = sorted(before.keys() & after.keys())
+def rank_changes(before: Mapping[str, Floats], after: Mapping[str, Floats]) -> list[tuple[str, str]]:
+    """Pairs of protocols whose order turned, and which the sign test by item separates before and after.
+
+    Of each protocol the share of right answers of each item, the same items in all. The level is that of protocol
+    gaps, divided by the number of pairs (Bonferroni); both sides must pass it.
+    """
+    pairs = list(combinations(sorted(before.keys() & after.keys()), 2))
+    level = LEVEL / max(1, len(pairs))
     return [
         (one, other)
-        for index, one in enumerate(names)
-        for other in names[index + 1 :]
-        if (before[one] - before[other]) * (after[one] - after[other]) < 0
-        and min(abs(before[one] - before[other]), abs(after[one] - after[other])) > noise
+        for one, other in pairs
+        if _turned(before[one] - before[other], after[one] - after[other])
+        and max(_sign_p(each[one] - each[other]) for each in (before, after)) < level
     ]
+
+
+def _turned(before_I: Floats, after_I: Floats) -> bool:
+    return bool(before_I.mean() * after_I.mean() < 0)
+
+
+def _sign_p(difference_I: Floats) -> float:
+    gained, lost = int((difference_I > 0).sum()), int((difference_I < 0).sum())
+    return sign_test_p(gained, gained + lost)
 
 
 def _half(own_RI: Floats) -> float:

@@ -9,14 +9,15 @@ from typing import Any
 from context_store import Store
 from context_store.records import Amount, Checkpoint
 from contracts.errors import NotFound
-from loops.evals.protocol import Protocol, protocol
+from loops.evals.prompts import can_ask, written
+from loops.evals.protocol import Mode, Protocol, protocol
+from loops.evals.task import Task
 from loops.potential.sft_recipe import SftRecipe
 
 LOOP = "potential"
 SUITE_PROTOCOL = "ppl_acc_norm"  # of the score that curves are drawn of, for base and tuned alike
-FAN = ("ppl_acc_norm", "0_shot_direct", "0_shot_answer_is", "0_shot_boxed", "5_shot", "8_shot_cot")
+FAN = ("ppl_acc_norm", "0_shot_direct", "0_shot_answer_is", "0_shot_boxed", "5_shot", "3_shot_cot", "8_shot_cot")
 FAN_TASKS = ("generated_add", "generated_order", "generated_index", "generated_repeat")  # one of each group
-FAN_MAX_TOKENS = 24  # small models: the protocols' own caps are 64 to 192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +74,19 @@ def units(plan: PotentialPlan) -> list[Unit]:
 
 def price(plan: PotentialPlan) -> Amount:
     """Upper estimate of one piece: its process is ended when it needs more."""
-    size = plan.num_parameters / 5e5
-    return Amount(cpu_s=45.0 + size * (1.5 * plan.num_items + 3.0 * plan.fan_items + 0.5 * plan.sft.steps))
+    size, steps = plan.num_parameters / 5e5, plan.sft.steps * max(plan.sft.epochs.values(), default=1)
+    return Amount(cpu_s=45.0 + size * (1.5 * plan.num_items + 6.0 * plan.fan_items + 0.5 * steps))
 
 
-def fan_protocols() -> list[Protocol]:
-    """The protocols of the fan, cut to what small models need to answer."""
-    found = [protocol(name) for name in FAN]
-    return [replace(each, max_tokens=min(each.max_tokens, FAN_MAX_TOKENS)) for each in found]
+def fan_protocols(tasks: Sequence[Task]) -> list[Protocol]:
+    """The protocols of the fan, with as many tokens as the longest answer in their form has bytes."""
+    return [_cut(protocol(name), tasks) for name in FAN]
+
+
+def _cut(each: Protocol, tasks: Sequence[Task]) -> Protocol:
+    asked = [task for task in tasks if can_ask(task, each)]
+    sizes = [len(written(item, each).encode()) for task in asked for item in (*task.items, *task.examples)]
+    return replace(each, max_tokens=max(sizes)) if sizes and each.mode is Mode.GENERATION else each
 
 
 def spread(steps: Sequence[int], count: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Shape letters: C checkpoints, R seeds, J marks of the SFT, I items.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -24,18 +24,19 @@ Body = Mapping[str, Any]
 
 
 def reading(bases: Sequence[Body], tuned: Sequence[Body]) -> dict[str, Any] | None:
-    """All views of a run, as JSON; None while fewer than two checkpoints have all of their seeds.
+    """All views of a run, as JSON; None while too little is measured for a verdict.
 
-    `bases`: one body a checkpoint; `tuned`: one a checkpoint and seed.
+    `bases`: one body a checkpoint; `tuned`: one a checkpoint and seed. What was paid for and completes no seed of two
+    checkpoints is left out.
     """
     by_step = {int(each["step"]): each for each in bases}
-    seeds = sorted({int(each["seed"]) for each in tuned})
-    tuned_by = {(int(each["step"]), int(each["seed"])): each for each in tuned}
-    steps = [step for step in sorted(by_step) if all((step, seed) in tuned_by for seed in seeds)]
-    if len(steps) < 2 or not seeds:
-        return None
+    tuned_by = {(int(each["step"]), int(each["seed"])): each for each in tuned if int(each["step"]) in by_step}
+    steps, seeds = _covered(set(tuned_by))
     ladder = {step: [tuned_by[step, seed] for seed in seeds] for step in steps}
-    found = _verdict([by_step[step] for step in steps], [ladder[step] for step in steps])
+    try:
+        found = _verdict([by_step[step] for step in steps], [ladder[step] for step in steps])
+    except UserInputError:
+        return None
     marks = {step: _learnability(ladder[step]) for step in steps}
     return {
         "steps": steps,
@@ -44,9 +45,9 @@ def reading(bases: Sequence[Body], tuned: Sequence[Body]) -> dict[str, Any] | No
         "base": [by_step[step]["score"] for step in steps],
         "sft": [[each["score"] for each in ladder[step]] for step in steps],
         "chance": by_step[steps[0]]["chance"],
-        "base_raw": [by_step[step]["raw"] for step in steps],
-        "sft_raw": [[each["raw"] for each in ladder[step]] for step in steps],
         "bits_per_byte": [by_step[step]["bits_per_byte"] for step in steps],
+        **_raw(steps, by_step, ladder),
+        "data": _data(ladder[steps[0]][0]),
         "verdict": {**asdict(found), "detectable": found.sft.detectable},
         "ranks": _ranks(steps, by_step, ladder),
         "learnability": marks,
@@ -55,10 +56,42 @@ def reading(bases: Sequence[Body], tuned: Sequence[Body]) -> dict[str, Any] | No
         "saving": _saving(ladder[steps[0]], ladder[steps[-1]]),
         "maximum": {step: _maximum([by_step[step]]) for step in steps},
         "maximum_sft": {step: _maximum(ladder[step]) for step in steps},
-        "protocol_rank_changes": _turned(by_step[steps[0]], by_step[steps[-1]]),
-        "protocol_rank_changes_sft": _turned(ladder[steps[0]][0], ladder[steps[-1]][0]),
+        "maximum_by_task": {step: _by_task([by_step[step]]) for step in steps},
+        "maximum_by_task_sft": {step: _by_task(ladder[step]) for step in steps},
+        "protocol_rank_changes": _turned([by_step[steps[0]]], [by_step[steps[-1]]]),
+        "protocol_rank_changes_sft": _turned(ladder[steps[0]], ladder[steps[-1]]),
         "findings": {step: by_step[step]["findings"] for step in steps},
     }
+
+
+def _covered(done: Set[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """(steps, seeds), all of which are done: two seeds before one, then as many checkpoints, then seeds as there are.
+
+    `done`: (step, seed). Both empty without two checkpoints of one seed.
+    """
+    seeds = sorted({seed for _, seed in done}, key=lambda seed: (-sum(own == seed for _, own in done), seed))
+    best: tuple[list[int], list[int]] = ([], [])
+    for count in range(1, len(seeds) + 1):
+        chosen = sorted(seeds[:count])
+        steps = sorted({step for step, _ in done if all((step, seed) in done for seed in chosen)})
+        if len(steps) >= 2 and (len(best[1]) < 2 or len(steps) >= len(best[0])):
+            best = (steps, chosen)
+    return best
+
+
+def _raw(steps: Sequence[int], by_step: Mapping[int, Body], ladder: Mapping[int, Sequence[Body]]) -> dict[str, Any]:
+    """The file of raw outputs behind every number."""
+    return {
+        "base_raw": [by_step[step]["raw"] for step in steps],
+        "sft_raw": [[each["raw"] for each in ladder[step]] for step in steps],
+        "marks_raw": {step: [[mark["raw"] for mark in each["marks"]] for each in ladder[step]] for step in steps},
+        "bits_raw": [by_step[step].get("bits_raw", {}) for step in steps],
+    }
+
+
+def _data(tuned: Body) -> dict[str, Any]:
+    """What two readings must have in common to be compared; None for what older measurements do not say."""
+    return {name: tuned.get(name) for name in ("sft", "sft_data", "exam")}
 
 
 def _verdict(bases: Sequence[Body], ladder: Sequence[Sequence[Body]]) -> Reading:
@@ -70,7 +103,9 @@ def _verdict(bases: Sequence[Body], ladder: Sequence[Sequence[Body]]) -> Reading
 
 
 def _base_change(bases: Sequence[Body]) -> Trends:
-    """Last minus first over the same items; the tasks count alike, as in the score."""
+    """Last minus first over the same items; the tasks count alike, as in the score. Raises as `Trends.of`."""
+    if len(bases) < 2:
+        raise UserInputError("fewer than two checkpoints are measured", remedy="raise the budget of the case")
     first, last = bases[0]["items"], bases[-1]["items"]
     differences = [_bits(last[name]) - _bits(first[name]) for name in first]
     variance = sum(each.var(ddof=1) / each.size for each in differences) / len(differences) ** 2
@@ -82,11 +117,20 @@ def _base_change(bases: Sequence[Body]) -> Trends:
 def _ranks(steps: Sequence[int], by_step: Mapping[int, Body], ladder: Mapping[int, Sequence[Body]]) -> dict[str, Any]:
     base = np.array([by_step[step]["score"] for step in steps])
     sft = np.array([np.mean([each["score"] for each in ladder[step]]) for step in steps])
-    rows = [asdict(row) for row in rank_table([str(step) for step in steps], base, sft)]
+    stages = np.array([by_step[step].get("stage", "") for step in steps])
+    names = list(dict.fromkeys(stages.tolist()))
+    return {
+        "rows": [asdict(row) for row in rank_table([str(step) for step in steps], base, sft)],
+        **_agreement(base, sft),
+        "by_stage": {name: _agreement(base[stages == name], sft[stages == name]) for name in names if len(names) > 1},
+    }
+
+
+def _agreement(base: Floats, sft: Floats) -> dict[str, Any]:
     try:
-        return {"rows": rows, "spearman": asdict(spearman(base, sft)), "refusal": ""}
+        return {"spearman": asdict(spearman(base, sft)), "refusal": ""}
     except UserInputError as error:
-        return {"rows": rows, "spearman": None, "refusal": error.message}
+        return {"spearman": None, "refusal": error.message}
 
 
 def _marks(row: Sequence[Body]) -> tuple[list[float], Floats]:
@@ -106,11 +150,10 @@ def _learnability(row: Sequence[Body]) -> dict[str, Any]:
 
 def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
     """How much less SFT data the last checkpoint needs for what the first one reached with all of it."""
-    budgets, early_RJ = _marks(first)
-    _, late_RJ = _marks(last)
-    target = float(early_RJ[:, -1].mean())
+    both = (_marks(first), _marks(last))
+    target = float(both[0][1][:, -1].mean())
     try:
-        needed = [data_needed(budgets, scores, target) for scores in (early_RJ, late_RJ)]
+        needed = [data_needed(budgets, scores, target) for budgets, scores in both]
     except UserInputError as error:
         return {"target": target, "ratio": None, "refusal": error.message}
     found = saving(*needed)
@@ -118,33 +161,49 @@ def _saving(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any]:
 
 
 def _crossing(first: Sequence[Body], last: Sequence[Body]) -> dict[str, Any] | None:
-    budgets, early_RJ = _marks(first)
+    (budgets, early_RJ), (late_budgets, late_RJ) = _marks(first), _marks(last)
+    if late_budgets != budgets:  # stages with other epochs
+        return None
     try:
-        return finite(asdict(crossing(budgets, early_RJ, _marks(last)[1])))
+        return finite(asdict(crossing(budgets, early_RJ, late_RJ)))
     except UserInputError:
         return None
 
 
 def _maximum(row: Sequence[Body]) -> dict[str, Any]:
     """Over the protocols that were asked of the same items, each seed a row."""
-    sizes = {len(each["items"]) for each in row[0]["fan"].values()}
-    largest = max(sizes)
-    right = {
+    right = _pooled(row)
+    best = asdict(corrected_maximum(right))
+    best["unparsed"] = {name: float(np.mean([each["fan"][name]["unparsed"] for each in row])) for name in right}
+    best["raw"] = {name: fan["raw"] for name, fan in row[0]["fan"].items()}
+    return best
+
+
+def _pooled(row: Sequence[Body]) -> dict[str, Floats]:
+    """[R, I] right answers over all tasks, of the protocols that all of them were asked by."""
+    largest = max(len(fan["items"]) for fan in row[0]["fan"].values())
+    return {
         name: np.stack([_bits(each["fan"][name]["items"]) for each in row])
         for name, fan in row[0]["fan"].items()
         if len(fan["items"]) == largest
     }
-    best = asdict(corrected_maximum(right))
-    best["unparsed"] = {name: float(np.mean([each["fan"][name]["unparsed"] for each in row])) for name in right}
-    best["raw"] = {name: row[0]["fan"][name]["raw"] for name in right}
-    return best
 
 
-def _turned(first: Body, last: Body) -> list[list[str]]:
-    means = [{name: each["score"] for name, each in body["fan"].items()} for body in (first, last)]
-    count = max(len(each["items"]) for each in first["fan"].values())
-    noise = 100.0 * float(np.sqrt(0.25 / count))  # one standard error of a share at most
-    return [list(pair) for pair in rank_changes(means[0], means[1], noise)]
+def _by_task(row: Sequence[Body]) -> dict[str, Any]:
+    """As `_maximum`, of each task; nothing from measurements that do not keep them apart."""
+    fans = {name: fan.get("by_task", {}) for name, fan in row[0]["fan"].items()}
+    found = {}
+    for task in dict.fromkeys(task for own in fans.values() for task in own):
+        asked = [name for name, own in fans.items() if task in own]
+        right = {name: np.stack([_bits(each["fan"][name]["by_task"][task]) for each in row]) for name in asked}
+        found[task] = asdict(corrected_maximum(right))
+    return found
+
+
+def _turned(first: Sequence[Body], last: Sequence[Body]) -> list[list[str]]:
+    """Of protocols, between two checkpoints; of each item the mean over seeds."""
+    sides = [{name: right.mean(axis=0) for name, right in _pooled(row).items()} for row in (first, last)]
+    return [list(pair) for pair in rank_changes(sides[0], sides[1])]
 
 
 def _bits(digits: str) -> Floats:

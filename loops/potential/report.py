@@ -58,11 +58,15 @@ def _ranks(found: Mapping[str, Any]) -> Iterator[str]:
             f"| {row['checkpoint']} | {row['base']:.1f} | {row['base_rank']:g} | {row['sft']:.1f} "
             f"| {row['sft_rank']:g} |"
         )
-    rho = found["ranks"]["spearman"]
+    yield f"\n{_rho(found['ranks'])}.\n"
+    yield from (f"- stage {name}: {_rho(each)}" for name, each in found["ranks"]["by_stage"].items())
+
+
+def _rho(ranks: Mapping[str, Any]) -> str:
+    rho = ranks["spearman"]
     if rho is None:
-        yield f"\nNo Spearman rho: {found['ranks']['refusal']}.\n"
-    else:
-        yield f"\nSpearman rho {rho['rho']:.2f} ({rho['low']:.2f} to {rho['high']:.2f}).\n"
+        return f"No Spearman rho: {ranks['refusal']}"
+    return f"Spearman rho {rho['rho']:.2f} ({rho['low']:.2f} to {rho['high']:.2f})"
 
 
 def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
@@ -78,6 +82,7 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
                 f"| {step} | {best['protocol']} | {best['value']:.1f} ({best['low']:.1f} to {best['high']:.1f}) "
                 f"| {best['naive']:.1f} | {best['correction']:+.1f} | {max(means) - min(means):.1f} |"
             )
+        yield from _by_task(list(found[key.replace("maximum", "maximum_by_task")].values())[-1])
         pairs = "; ".join(f"{one} and {other}" for one, other in found[turned])
         yield f"\nOrder turned between the first and the last checkpoint: {pairs or 'none beyond noise'}.\n"
     told = [line for lines in found["findings"].values() for line in lines if UNREAD not in line]
@@ -87,6 +92,17 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Could not be read at the last base checkpoint, which is not the same as wrong: {shares}.\n"
     yield from (f"- {line}" for line in dict.fromkeys(told))
     yield "" if told else "None beyond noise.\n"
+
+
+def _by_task(last: Mapping[str, Any]) -> Iterator[str]:
+    """Best protocol and spread of each task at the last checkpoint; nothing where tasks were not kept apart."""
+    if not last:
+        return
+    yield "\n| task, last checkpoint | best | corrected | spread |\n|---|---|---|---|"
+    for task, best in last.items():
+        means = best["means"].values()
+        interval = f"{best['low']:.1f} to {best['high']:.1f}"
+        yield f"| {task} | {best['protocol']} | {best['value']:.1f} ({interval}) | {max(means) - min(means):.1f} |"
 
 
 def _learning(found: Mapping[str, Any]) -> Iterator[str]:

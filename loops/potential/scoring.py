@@ -73,7 +73,7 @@ def suite_score(exam: Exam, model: CheckpointModel, folder: Path) -> dict[str, A
 def fan_score(exam: Exam, model: CheckpointModel, folder: Path) -> dict[str, Any]:
     """By protocol: the mean in points, its items, how much could not be read, and the raw outputs; and what differs."""
     done: dict[str, list[Evaluation]] = {}
-    for each in fan_protocols():
+    for each in fan_protocols(exam.fan):
         done[each.name] = [evaluate(task, each, model) for task in exam.fan if can_ask(task, each)]
     fan = {}
     for name, evaluations in done.items():
@@ -83,6 +83,7 @@ def fan_score(exam: Exam, model: CheckpointModel, folder: Path) -> dict[str, Any
             "unparsed": float(np.mean([each.unparsed for each in evaluations])),
             "disagreement": float(np.mean([each.disagreement for each in evaluations])),
             "items": "".join(_digits(each) for each in evaluations),
+            "by_task": {each.task.name: _digits(each) for each in evaluations},
             "raw": str(index),
         }
     told = [line for task in exam.fan for line in findings([e for es in done.values() for e in es if e.task is task])]

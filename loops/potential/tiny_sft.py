@@ -71,6 +71,11 @@ def build_mix(recipe: SftRecipe, avoid: set[str], folder: Path) -> tuple[Path, M
     return path, manifest
 
 
+def shared_cache(case_folder: Path) -> Path:
+    """Of tuned checkpoints, for all cases of a home: names of equal results are equal."""
+    return case_folder.parent / "tuned"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """What is tuned: a checkpoint with the recipe that trained it, the stage it is of, and a seed of the SFT."""
@@ -81,9 +86,9 @@ class Tuning:
     stage: str = ""
     seed: int = 1
 
-    def named(self, recipe: SftRecipe) -> str:
-        """Names the result: equal names, equal weights."""
-        return content_hash([recipe.digest, self.checkpoint, self.stage, self.config.flat()])[:32]
+    def named(self, recipe: SftRecipe, data: str) -> str:
+        """Names the result: equal names, equal weights. `data`: the hash of the mix, which the avoided texts shape."""
+        return content_hash([recipe.digest, data, self.checkpoint, self.stage, self.config.flat()])[:32]
 
     @property
     def config(self) -> TrainConfig:
@@ -97,8 +102,8 @@ def tuned(
     recipe: SftRecipe, tuning: Tuning, examples: Path, cache: Path, clock: Callable[[], float]
 ) -> list[tuple[int, TrainingState]]:
     """(SFT steps, weights) at each of the recipe's marks; from the cache where they are there."""
-    steps = recipe.marks_in(tuning.stage)
-    folders = [cache / tuning.named(recipe) / f"step-{step:06d}" for step in steps]
+    steps, name = recipe.marks_in(tuning.stage), tuning.named(recipe, content_hash(examples.read_text()))
+    folders = [cache / name / f"step-{step:06d}" for step in steps]
     if not all(map(is_sound, folders)):
         _compute(recipe, tuning, examples, dict(zip(steps, folders, strict=True)), clock)
     return [(step, load_checkpoint(folder)) for step, folder in zip(steps, folders, strict=True)]

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from context_store.file_hash import sha256_of
 from context_store.records import Json, NewScore
 from loops.core import Work, Workplace
 from loops.evals.bits import Bits
@@ -16,7 +17,7 @@ from loops.evals.run import HARNESS, VERSION
 from loops.potential.plan import SUITE_PROTOCOL, PotentialPlan
 from loops.potential.scoring import Exam, fan_score, suite_score, text_bits
 from loops.potential.subject import Subject, subject
-from loops.potential.tiny_sft import Tuning, build_mix, tuned, tuned_config
+from loops.potential.tiny_sft import Tuning, build_mix, shared_cache, tuned, tuned_config
 
 
 def score_base(place: Workplace, arguments: Json) -> Json:
@@ -31,7 +32,7 @@ def score_base(place: Workplace, arguments: Json) -> Json:
         "bits_per_byte": {each.text.name: each.value for each, _ in bits},
         "bits_raw": {each.text.name: str(path) for each, path in bits},
     }
-    _store(place, seen, found, "base", {"exam": exam.digest})
+    _store(place, seen, found, "base", {"exam": exam.digest, **model.facts})
     for each, path in bits:
         _store_bits(place, seen, each, path)
     return _signed(found, seen, plan)
@@ -44,7 +45,7 @@ def tune_and_score(place: Workplace, arguments: Json) -> Json:
     examples, manifest = build_mix(plan.sft, exam.questions, place.folder)
     tuning = Tuning(trained_by=seen.trained_by, state=seen.state(), checkpoint=seen.sha256, stage=seen.stage, seed=seed)
     place.tell(f"tiny SFT of the checkpoint at step {seen.step}, seed {seed}")
-    states = tuned(plan.sft, tuning, examples, place.folder / "tuned", time.monotonic)
+    states = tuned(plan.sft, tuning, examples, shared_cache(place.folder), time.monotonic)
     config = tuned_config(plan.sft, tuning).config
     marks, found = [], {}
     for sft_step, state in states:
@@ -54,9 +55,15 @@ def tune_and_score(place: Workplace, arguments: Json) -> Json:
         marks.append({"sft_step": sft_step, "score": found["score"], "raw": found["raw"]})
     found |= fan_score(exam, model, raw) | {"marks": marks}
     mix = {"exam": exam.digest, "sft": plan.sft.digest, "sft_data": manifest.sha256, "sft_seed": seed,
-           "sft_steps": states[-1][0]}  # fmt: skip
+           "sft_steps": states[-1][0], **model.facts}  # fmt: skip
     _store(place, seen, found, f"tiny_sft.{plan.sft.digest[:12]}", mix)
-    return _signed(found, seen, plan) | {"seed": seed, "shares": manifest.shares, "sft": plan.sft.digest}
+    return _signed(found, seen, plan) | {
+        "seed": seed,
+        "shares": manifest.shares,
+        "sft": plan.sft.digest,
+        "sft_data": manifest.sha256,
+        "exam": exam.digest,
+    }
 
 
 WORK: dict[str, Work] = {"base": score_base, "tune": tune_and_score}
@@ -94,12 +101,12 @@ def _store(place: Workplace, seen: Subject, found: dict[str, Any], how: str, set
             extractor=form.extractor,
             harness=HARNESS,
             harness_version=VERSION,
-            settings={**settings, "protocol": form.digest, "backend": "trainer", "dtype": "float32"},
+            settings={**settings, "protocol": form.digest, "start": str(form.start)},
             value=found["score"] / 100.0,
             num_samples=found["num_items"],
             owner=case.owner or "lathe",
             raw=str(Path(found["raw"])),
-            raw_sha256="",
+            raw_sha256=sha256_of(Path(found["raw"])),
         )
     )
 
@@ -115,6 +122,7 @@ def _store_bits(place: Workplace, seen: Subject, found: Bits, path: Path) -> Non
             num_samples=len(found.documents),
             owner=case.owner or "lathe",
             raw=str(path),
+            raw_sha256=sha256_of(path),
             **found.identity,
             **asdict(lineage),
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from ui import links, palette, session
-from ui.components import chips, potential_plot
+from ui.components import chips, potential_plot, raw_outputs
 from ui.components.markup import escape, words
 from ui.components.messages import show_empty
 from ui.components.tables import row, table
-from ui.potential import Decision, Finalist
+from ui.potential import Decision, DecisionRecord, Finalist
 
 _FINALISTS = ("Recipe", "After SFT", "95 % interval", "Base", "Problems found", "Removed", "Carried over")
 _CANDIDATES = ("Recipe", "Changes", "Why", "Rests on")
@@ -52,7 +52,20 @@ def _draw(found: Decision) -> None:
         ])
         for each in record.candidates
     ]  # fmt: skip
-    st.html("<h3>Why these were tried</h3>" + table(_CANDIDATES, rows))
+    left_out = "".join(f"<li>left out: {escape(each)}</li>" for each in record.left_out)
+    st.html("<h3>Why these were tried</h3>" + table(_CANDIDATES, rows) + f"<ul>{left_out}</ul>")
+    if record.pilots:
+        st.html("<h3>Raw outputs of the pilots</h3>")
+        raw_outputs.show(session.client(), found.case.id, _raw(record))
+
+
+def _raw(record: DecisionRecord) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for each in record.pilots:
+        told = f"rung {each.rung + 1}, {each.candidate}, seed {each.seed}"
+        files = {"base": each.base_raw, "after SFT": each.tiny_raw} | each.bits_raw
+        names |= {f"{told}, {words(kind)}": raw for kind, raw in files.items() if raw}
+    return names
 
 
 def _finalist(each: Finalist) -> str:

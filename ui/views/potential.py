@@ -8,7 +8,7 @@ import streamlit as st
 
 from ui import links, palette, session
 from ui.client import Client
-from ui.components import chips, potential_plot
+from ui.components import chips, potential_plot, raw_outputs
 from ui.components.markup import escape, words
 from ui.components.messages import errors_shown, show_empty
 from ui.components.tables import row, table
@@ -16,10 +16,8 @@ from ui.potential import Best, Potential, Reading
 from ui.views import decisions
 
 LIVE_S = 5.0
-MAX_ROWS = 200
 _BEST = ("Step", "Best protocol", "Corrected", "95 % interval", "Largest mean", "Correction")
-_OUTPUTS = ("Item", "Expected", "Found", "Right", "Written")
-_FILES = ("Task", "Protocol", "Accuracy", "Unparsed", "Wrong")
+_BY_TASK = ("Task, last checkpoint", *_BEST[1:])
 
 
 def page() -> None:
@@ -103,15 +101,21 @@ def _show_protocols(found: Reading, colours: palette.Palette) -> None:
     after = st.segmented_control("Of", ["base", "after SFT"], default="base") == "after SFT"
     best = found.maximum_sft if after else found.maximum
     _plot(potential_plot.fan(best, found.tokens, colours), "fan", "score under each protocol over tokens")
-    st.html(table(_BEST, [_best(step, each) for step, each in best.items()]))
+    st.html(table(_BEST, [_best(str(step), each) for step, each in best.items()]))
+    by_task = found.maximum_by_task_sft if after else found.maximum_by_task
+    if by_task:
+        st.html(table(_BY_TASK, [_best(task, each) for task, each in list(by_task.values())[-1].items()]))
+    turned = found.protocol_rank_changes_sft if after else found.protocol_rank_changes
+    pairs = "; ".join(f"{one} and {other}" for one, other in turned) or "none beyond noise"
+    st.html(f"<p>Order turned between the first and the last checkpoint: {escape(pairs)}.</p>")
     told = list(dict.fromkeys(line for lines in found.findings.values() for line in lines))
     if told:
         st.html("<h3>Protocols that disagree</h3><ul>" + "".join(f"<li>{escape(each)}</li>" for each in told) + "</ul>")
 
 
-def _best(step: int, each: Best) -> str:
+def _best(what: str, each: Best) -> str:
     interval = f"{each.low:.1f} to {each.high:.1f}"
-    cells = [str(step), escape(each.protocol), f"{each.value:.1f}", interval, f"{each.naive:.1f}"]
+    cells = [escape(what), escape(each.protocol), f"{each.value:.1f}", interval, f"{each.naive:.1f}"]
     return row([*cells, f"{each.correction:+.1f}"])
 
 
@@ -140,27 +144,18 @@ def _show_learning(found: Reading, colours: palette.Palette) -> None:
 
 
 def _show_raw(client: Client, case_id: str, found: Reading) -> None:
-    """Every number down to what the model wrote."""
+    """Every number of the reading."""
     names = {f"step {step}, base": raw for step, raw in zip(found.steps, found.base_raw, strict=True)}
     for step, files in zip(found.steps, found.sft_raw, strict=True):
         names |= {f"step {step}, SFT seed {seed}": raw for seed, raw in zip(found.seeds, files, strict=True)}
-    for step, best in found.maximum.items():
-        names |= {f"step {step}, base by {name}": raw for name, raw in best.raw.items()}
-    number = st.selectbox("Number", list(names))
-    index = client.potential_outputs(case_id, names[number])
-    by_task = {str(each["task"]): each for each in index.rows}
-    st.html(table(_FILES, [_file(each) for each in by_task.values()]))
-    task = st.selectbox("Task", list(by_task))
-    outputs = client.potential_outputs(case_id, str(by_task[task]["file"]))
-    st.html(table(_OUTPUTS, [_output(each) for each in outputs.rows[1 : MAX_ROWS + 1]]))
-
-
-def _file(each: dict[str, Any]) -> str:
-    numbers = (f"{100 * float(each[name]):.1f} %" for name in ("accuracy", "unparsed", "wrong"))
-    return row([escape(each["task"]), escape(each["protocol"]), *numbers])
-
-
-def _output(each: dict[str, Any]) -> str:
-    found = "unparsed" if each["found"] is None else escape(each["found"])
-    cells = [escape(each["item"]), escape(each["expected"]), found, "yes" if each["right"] else "no"]
-    return row([*cells, f"<code>{escape(each['text'])[:400]}</code>"])
+    for kind, best_by in (("base", found.maximum), ("SFT", found.maximum_sft)):
+        for step, best in best_by.items():
+            names |= {f"step {step}, {kind} by {name}": raw for name, raw in best.raw.items()}
+    for step, files_by in zip(found.steps, found.bits_raw, strict=False):
+        names |= {f"step {step}, {words(text)}": raw for text, raw in files_by.items()}
+    for step, by_seed in found.marks_raw.items():
+        budgets = found.learnability[step].budgets
+        for seed, files in zip(found.seeds, by_seed, strict=True):
+            told = [f"step {step}, SFT seed {seed} after {budget:g} steps" for budget in budgets]
+            names |= dict(zip(told, files, strict=True))
+    raw_outputs.show(client, case_id, names)

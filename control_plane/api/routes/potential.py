@@ -65,6 +65,7 @@ class NewPotential(Body):
     max_checkpoints: int = Field(default=6, ge=2, le=50)
     seeds: int = Field(default=3, ge=2, le=9)
     num_items: int = Field(default=40, ge=5, le=1000)
+    epochs: dict[str, Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=dict)
 
 
 class Opened(Body):
@@ -120,8 +121,8 @@ def reading(store: StoreDep, case_id: str) -> Answer:
 
 @router.get("/{case_id}/outputs", response_model=Outputs)
 def outputs(store: StoreDep, case_id: str, file: Annotated[str, Query(max_length=2000)]) -> Answer:
-    """The rows of one file of raw outputs that a measurement of this case names."""
-    _case(store, case_id)
+    """The rows of one file of raw outputs that a measurement or a pilot of this case names."""
+    _case(store, case_id, LOOP, RECIPE)
     path = Path(file)
     known = {Path(each) for each in _named(store, case_id)}
     if path not in known and not any(path.parent == each.parent for each in known):
@@ -134,9 +135,9 @@ def outputs(store: StoreDep, case_id: str, file: Annotated[str, Query(max_length
     return Answer({"file": str(path), "rows": rows})
 
 
-def _case(store: Store, case_id: str) -> Investigation:
+def _case(store: Store, case_id: str, *loops: str) -> Investigation:
     case = store.knowledge.investigation(case_id)
-    if case.loop != LOOP:
+    if case.loop not in (loops or (LOOP,)):
         raise NotFound(f"case {case_id} is one of the {case.loop} loop", remedy="GET /investigations/{case_id}")
     return case
 
@@ -150,4 +151,6 @@ def _named(store: Store, case_id: str) -> set[str]:
             found |= {fan["raw"] for fan in each.body["fan"].values()}
             found |= set(each.body.get("bits_raw", {}).values())
             found |= {mark["raw"] for mark in each.body.get("marks", ())}
+    for each in store.casework.list(case_id, "pilot"):
+        found |= {each.body["base_raw"], each.body["tiny_raw"], *each.body.get("bits_raw", {}).values()}
     return found

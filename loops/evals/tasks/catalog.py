@@ -8,7 +8,7 @@ from contracts.errors import NotFound
 from loops.evals.task import Task
 from loops.evals.tasks import code, generated, gym, real_text
 
-_TRAINED_BYTES = 2_000_000  # what the trainer's default corpus reads of this Python's text
+TRAINED_BYTES = 2_000_000  # what the trainer's default corpus reads of this Python's text
 
 
 def names() -> list[str]:
@@ -17,9 +17,11 @@ def names() -> list[str]:
     return [*own, "cloze", "kinds", "small_functions", "human_eval", "gym_NAME"]
 
 
-def tasks(wanted: Sequence[str], num_items: int, seed: int = 0, trained_bytes: int = _TRAINED_BYTES) -> list[Task]:
-    """In order, each cut to `num_items`. Raises NotFound for a name that is none, EnvironmentFault for an optional one
-    whose package is not installed."""
+def tasks(wanted: Sequence[str], num_items: int, seed: int = 0, trained_bytes: int = TRAINED_BYTES) -> list[Task]:
+    """In order, each cut to `num_items`. `trained_bytes`: what the model may have read of this Python's text.
+
+    Raises NotFound for a name that is none, EnvironmentFault for an optional one whose package is not installed.
+    """
     return [_task(name, num_items, seed, trained_bytes) for name in wanted]
 
 

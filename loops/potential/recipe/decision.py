@@ -88,11 +88,10 @@ def problems(own: Sequence[str], base: Sequence[str]) -> Problems:
     )
 
 
-def decide(reading: Mapping[str, Any] | None, candidates: Sequence[Finalist]) -> Decision:
-    """`reading`: of the run's own potential, None without one."""
+def decide(reading: Mapping[str, Any], candidates: Sequence[Finalist]) -> Decision:
+    """`reading`: of the run's own potential."""
     better = [each for each in candidates if each.is_better]
-    verdict = Verdict(reading["verdict"]["verdict"]) if reading else None
-    curves = f"; the run: {reading['verdict']['sentence']}" if reading else "; the run's potential was not measured"
+    verdict, curves = Verdict(reading["verdict"]["verdict"]), f"; the run: {reading['verdict']['sentence']}"
     if better:
         best = better[0]
         text = (

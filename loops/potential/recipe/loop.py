@@ -21,21 +21,19 @@ from context_store.records import (
     EffectSize,
     Evidence,
     NegativeResult,
-    NewProposal,
 )
 from contracts.enums import CauseKind, EffectKind, EffectState, Scope, SignalStrength
-from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Question, Request, Update, Verified
+from loops.potential.comparison import newest_reading
 from loops.potential.recipe.decision import Choice, Decision, Finalist, decide, finalists
+from loops.potential.recipe.effects import proposal_of
 from loops.potential.recipe.plan import LOOP, Pilot, RecipePlan, pilots, price, survivors
 from loops.potential.recipe.proposer import TRIED
 from loops.potential.recipe.report import markdown
-from trainer.config import TrainConfig
 
 ACTOR = f"loop:{LOOP}"
 AT_ONCE = 6
-VALID_S = 7 * 86400.0
 Pilots = dict[str, dict[int, dict[str, Any]]]
 
 
@@ -105,9 +103,10 @@ class RecipeLoop:
             cause_kind=CauseKind.NONE,
         )
         told = f"{decision.sentence}; {stopped}" if stopped else decision.sentence
-        if decision.choice is Choice.STOP or stopped:
+        if stopped:
             return Update(statement=told, evidence=evidence)
-        return Update(statement=told, evidence=evidence, proposal_id=self._propose(case_id, plan, decision, evidence))
+        proposal = self._store.proposals.put(proposal_of(self._store, case_id, plan, decision, evidence))
+        return Update(statement=told, evidence=evidence, proposal_id=proposal.id)
 
     def verify(self, case_id: str, applied: Applied) -> Verified:
         """What the person decided; whether the run becomes better is the potential loop's to measure."""
@@ -117,8 +116,10 @@ class RecipeLoop:
             why = f"declined by {who}" if applied.effect is None else applied.effect.message
             self._decline(case_id, proposal.title, why, proposal.evidence)
             return Verified(sentence=f"'{proposal.title}' was not carried out: {why}")
-        run = applied.effect.result.get("run_id", "")
-        return Verified(sentence=f"decided by {who}; run {run} was trained: lathe potential {run} measures it")
+        run, step = (applied.effect.result.get(name, "") for name in ("run_id", "last_step"))
+        if proposal.kind is EffectKind.STOP_RUN:
+            return Verified(sentence=f"decided by {who}; run {run} ends at step {step}")
+        return Verified(sentence=f"decided by {who}; run {run} is at step {step}: lathe potential {run} measures it")
 
     def _plan(self, case_id: str) -> RecipePlan:
         return RecipePlan.from_json(self._store.casework.get(case_id, "plan", "plan").body)
@@ -148,71 +149,39 @@ class RecipeLoop:
             names = survivors(plan, rung, scores)
         raise AssertionError("a plan has at least one rung")
 
-    def _reading(self, plan: RecipePlan) -> dict[str, Any] | None:
+    def _reading(self, plan: RecipePlan) -> Mapping[str, Any]:
         found = self._store.casework.list(plan.reading_case, "reading") if plan.reading_case else []
-        return dict(found[-1].body) if found else None
+        return found[-1].body if found else newest_reading(self._store, plan.run_id)[1]
 
     def _evidence(self, plan: RecipePlan) -> Evidence:
-        texts = [f"run:{plan.run_id}", *(text for each in plan.candidates for text in each.evidence)]
+        """The run, its reading, what was proven of it, and the negative results for which changes were left out."""
+        own = [text for each in plan.candidates for text in each.evidence]
+        texts = [f"run:{plan.run_id}", *own, *(f"negative:{each}" for each in plan.left_out_ids)]
         return tuple(EvidenceRef.parse(text) for text in dict.fromkeys(texts))
 
     def _record(
         self,
         plan: RecipePlan,
         measured: Mapping[int, Pilots],
-        reading: Mapping[str, Any] | None,
+        reading: Mapping[str, Any],
         decision: Decision,
     ) -> dict[str, Any]:
         """What whoever decides is shown: both curves, every pilot, and the problems found, removed and carried over."""
-        curves = {key: reading[key] for key in ("steps", "tokens", "base", "sft")} if reading else None
         return {
             "choice": decision.choice.value,
             "candidate": decision.candidate,
             "sentence": decision.sentence,
             "run_id": plan.run_id,
-            "curves": curves,
+            "curves": {key: reading[key] for key in ("steps", "tokens", "base", "sft")},
             "reading_case": plan.reading_case,
-            "verdict": dict(reading["verdict"]) if reading else None,
+            "verdict": dict(reading["verdict"]),
+            "left_out": list(plan.left_out),
             "candidates": [asdict(each) for each in plan.candidates],
             "finalists": [asdict(each) for each in decision.finalists],
+            "rungs": [[asdict(each) for each in finalists(measured[rung])] for rung in sorted(measured)],
             "pilots": [body for rung in measured.values() for seeds in rung.values() for body in seeds.values()],
             "scope": "pilots on the embedded trainer: they find problems, they do not predict the run's scores",
         }
-
-    def _propose(self, case_id: str, plan: RecipePlan, decision: Decision, evidence: Evidence) -> str:
-        case, run = self._store.knowledge.investigation(case_id), self._store.runs.get(plan.run_id)
-        segment = self._store.runs.segments(run.id)[-1]
-        payload = {
-            "project_id": run.project_id,
-            "run_id": f"{run.id}-{decision.choice.value}-{case_id[-8:]}",
-            "code": {"base": segment.code_version, "revert": [], "pick": [], "diff": ""},
-            "overrides": {**self._declared(run.id, segment.number), **plan.candidate(decision.candidate).overrides,
-                          "steps": plan.main_steps},
-            "max_step": plan.main_steps,
-            "seed": segment.seed,
-            "entry": self._store.projects.get(run.project_id).entry,
-        }  # fmt: skip
-        proposal = self._store.proposals.put(
-            NewProposal(
-                investigation_id=case_id,
-                kind=EffectKind.START_RUN,
-                title=f"{decision.choice.value}: train {plan.main_steps} steps with the recipe {decision.candidate}",
-                payload=payload,
-                diff="",
-                base_state=f"commit {segment.code_version}",
-                risk="a pilot finds problems and does not predict scores; the whole training is paid for",
-                verification="the potential loop measures the new run's checkpoints beside this one's",
-                evidence=evidence,
-                expires_at=case.opened_at + VALID_S,
-            )
-        )
-        return proposal.id
-
-    def _declared(self, run_id: str, segment: int) -> dict[str, Scalar]:
-        """What differs from the trainer's defaults."""
-        defaults = TrainConfig().flat()
-        declared = self._store.runs.declared(run_id, segment)
-        return {key: value for key, value in declared.items() if key in defaults and defaults[key] != value}
 
     def _remember(
         self,

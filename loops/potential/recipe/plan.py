@@ -37,7 +37,8 @@ class Candidate:
 class RecipePlan:
     """`first_steps` of the first of `num_rungs`; `main_steps` of the run that the decision is about.
 
-    `reading_case`: the case whose reading of the run's potential the decision rests on, "" without one.
+    `reading_case`: the case whose reading of the run's potential the decision rests on. `left_out`: changes that
+    negative results (`left_out_ids`) rule out, a sentence each.
     """
 
     run_id: str
@@ -48,6 +49,8 @@ class RecipePlan:
     main_steps: int = 300
     num_items: int = 20
     reading_case: str = ""
+    left_out: tuple[str, ...] = ()
+    left_out_ids: tuple[str, ...] = ()
     num_parameters: int = 500_000
     sft: SftRecipe = field(default_factory=lambda: SftRecipe(steps=40, marks=(1.0,)))
 
@@ -56,7 +59,8 @@ class RecipePlan:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> RecipePlan:
-        fields = {key: value for key, value in body.items() if key != "left_out"}
+        fields = dict(body)
+        fields |= {name: tuple(body.get(name, ())) for name in ("left_out", "left_out_ids")}
         fields["candidates"] = tuple(
             Candidate(**{**each, "evidence": tuple(each["evidence"])}) for each in body["candidates"]
         )
@@ -111,6 +115,6 @@ def survivors(plan: RecipePlan, rung: int, scores: Mapping[str, Mapping[int, flo
 
 
 def name_of(overrides: Mapping[str, Scalar]) -> str:
-    """Short and the same for equal changes."""
-    text = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in sorted(overrides.items()))
-    return text if 0 < len(text) <= 40 else f"change-{content_hash(dict(overrides))[:8]}"
+    """Short, the same for equal changes and another one for others."""
+    text = ",".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+    return text if 0 < len(text) <= 60 else f"change-{content_hash(dict(overrides))[:8]}"

@@ -22,52 +22,35 @@ Overrides = Mapping[str, Scalar]
 
 
 def candidates(
-    store: Store, run_id: str, wishes: Sequence[Overrides], reading: Mapping[str, Any] | None, reading_case: str
-) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
-    """The unchanged recipe and the changes; and a sentence for each wish that is known not to help."""
-    project = store.runs.get(run_id).project_id
-    known = _tried(store, project)
-    found = [
-        Candidate(name=BASELINE, overrides={}, why="what the others are compared with", evidence=(f"run:{run_id}",))
-    ]
+    store: Store, run_id: str, wishes: Sequence[Overrides], reading: Mapping[str, Any], reading_case: str
+) -> tuple[tuple[Candidate, ...], tuple[tuple[str, NegativeResult], ...]]:
+    """The unchanged recipe and the changes; and each change that is known not to help, with the result that says so."""
+    known = _tried(store, store.runs.get(run_id).project_id)
+    evidence = (f"run:{run_id}", f"investigation:{reading_case}", *_diagnoses(store, run_id))
+    why = f"the run's potential reads {Verdict(reading['verdict']['verdict']).value.replace('_', ' ')}"
+    asked = [(each, "a person asked for it") for each in wishes]
+    changes = asked or [(each, why) for each in _suggested(store, run_id)]
+    found = [Candidate(name=BASELINE, overrides={}, why="what the others are compared with", evidence=evidence)]
     left_out = []
-    for candidate in [*map(_wished, wishes), *([] if wishes else _suggested(store, run_id, reading, reading_case))]:
-        past = known.get(candidate.name)
-        if past is not None:
-            left_out.append(f"{candidate.name} was tried before: {past.observed} (negative {past.id})")
+    for change, reason in changes:
+        name = name_of(change)
+        if name in known:
+            left_out.append((name, known[name]))
         else:
-            found.append(candidate)
+            found.append(Candidate(name=name, overrides=dict(change), why=reason, evidence=evidence))
     return tuple(found), tuple(left_out)
 
 
-def _wished(overrides: Overrides) -> Candidate:
-    return Candidate(name=name_of(overrides), overrides=dict(overrides), why="a person asked for it")
-
-
-def _suggested(store: Store, run_id: str, reading: Mapping[str, Any] | None, reading_case: str) -> list[Candidate]:
-    """By rule, each with what it rests on: half and twice the rates of the matrices, a tenth of the balance loss."""
-    segment = store.runs.segments(run_id)[-1].number
-    declared = store.runs.declared(run_id, segment)
-    evidence = [
-        f"run:{run_id}",
-        *([f"investigation:{reading_case}"] if reading_case else []),
-        *_diagnoses(store, run_id),
-    ]
-    verdict = Verdict(reading["verdict"]["verdict"]) if reading else None
-    why = (
-        f"the run's potential reads {verdict.value.replace('_', ' ')}" if verdict else "no reading of the potential yet"
-    )
+def _suggested(store: Store, run_id: str) -> list[Overrides]:
+    """By rule: half and twice the rates of the matrices, a tenth of the balance loss."""
+    declared = store.runs.declared(run_id, store.runs.segments(run_id)[-1].number)
     rates = {f"optim.{group}.lr": declared.get(f"optim.{group}.lr") for group in _RATES}
     numbers = {key: float(value) for key, value in rates.items() if isinstance(value, int | float)}
     changes: list[Overrides] = [{key: value * factor for key, value in numbers.items()} for factor in (0.5, 2.0)]
     balance = declared.get("moe.balance.coef")
     if isinstance(balance, int | float) and balance > 0:
         changes.append({"moe.balance.coef": float(balance) / 10})
-    return [
-        Candidate(name=name_of(change), overrides=change, why=why, evidence=tuple(evidence))
-        for change in changes
-        if change
-    ]
+    return [change for change in changes if change]
 
 
 def _diagnoses(store: Store, run_id: str) -> list[str]:
@@ -81,8 +64,13 @@ def _tried(store: Store, project_id: str) -> dict[str, NegativeResult]:
     """Changes of this project's recipes that did not help, by name."""
     found = [each for each in store.negatives.list() if TRIED in each.context and each.superseded_by is None]
     return {
-        str(each.context[TRIED]): each
+        _name(each): each
         for each in found
         if each.investigation_id is not None
         and store.knowledge.investigation(each.investigation_id).project_id == project_id
     }
+
+
+def _name(tried: NegativeResult) -> str:
+    """By the change itself, whatever it was called when it was stored."""
+    return name_of({key: value for key, value in tried.context.items() if key != TRIED})

@@ -21,9 +21,6 @@ def _head(body: Mapping[str, Any]) -> Iterator[str]:
 def _curves(body: Mapping[str, Any]) -> Iterator[str]:
     yield f"## Both curves of {body['run_id']}\n"
     curves = body["curves"]
-    if curves is None:
-        yield f"Not measured: `lathe potential {body['run_id']}` measures them.\n"
-        return
     yield "| step | base | after the same SFT |\n|---|---|---|"
     for step, base, sft in zip(curves["steps"], curves["base"], curves["sft"], strict=True):
         yield f"| {step} | {base:.1f} | {np.mean(sft):.1f} |"
@@ -43,11 +40,13 @@ def _pilots(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _problems(body: Mapping[str, Any]) -> Iterator[str]:
     yield "## Problems found, removed, carried over\n"
-    for each in body["finalists"]:
-        problems = each["problems"]
-        told = "; ".join(f"{kind.replace('_', ' ')}: {', '.join(problems[kind]) or 'none'}" for kind in problems)
-        low, high = each["difference"]["low"], each["difference"]["high"]
-        yield f"- {each['name']}: {each['difference']['mean']:+.1f} points ({low:+.1f} to {high:+.1f}); {told}"
+    for number, rung in enumerate(body["rungs"], start=1):
+        for each in rung:
+            problems = each["problems"]
+            told = "; ".join(f"{kind.replace('_', ' ')}: {', '.join(problems[kind]) or 'none'}" for kind in problems)
+            low, high = each["difference"]["low"], each["difference"]["high"]
+            points = f"{each['difference']['mean']:+.1f} points ({low:+.1f} to {high:+.1f})"
+            yield f"- rung {number}, {each['name']}: {points}; {told}"
     yield "" if body["finalists"] else "No recipe reached the last rung beside the unchanged one.\n"
 
 
@@ -56,3 +55,4 @@ def _candidates(body: Mapping[str, Any]) -> Iterator[str]:
     for each in body["candidates"]:
         changes = ", ".join(f"{key}={value}" for key, value in each["overrides"].items()) or "no change"
         yield f"- {each['name']} ({changes}): {each['why']}; rests on {', '.join(each['evidence']) or 'no record'}"
+    yield from (f"- left out: {each}" for each in body["left_out"])

@@ -14,7 +14,7 @@ from loops.potential.recipe.plan import RecipePlan
 from loops.potential.recipe.problems import problems_of
 from loops.potential.scoring import Exam, suite_score, text_bits
 from loops.potential.subject import subject
-from loops.potential.tiny_sft import Tuning, build_mix, tuned, tuned_config
+from loops.potential.tiny_sft import Tuning, build_mix, shared_cache, tuned, tuned_config
 from trainer.checkpoint import save_checkpoint
 from trainer.corpus import corpus_of
 from trainer.recipe import Recipe
@@ -39,15 +39,17 @@ def pilot(place: Workplace, arguments: Json) -> Json:
     starts = config.data.documents == "stream"
     model = CheckpointModel(f"pilot {name} {seed}", config, state.weights, starts=starts)
     base = suite_score(exam, model, place.folder / "raw" / own / "base")
-    bits = {each.text.name: each.value for each, _ in text_bits(exam, model, place.folder / "raw" / own / "base")}
+    bits = text_bits(exam, model, place.folder / "raw" / own / "base")
     examples, manifest = build_mix(plan.sft, exam.questions, place.folder)
     tuning = Tuning(trained_by=Recipe(config=config), state=state, checkpoint=saved.sha256, seed=seed)
-    _, last = tuned(plan.sft, tuning, examples, place.folder / "tuned", time.monotonic)[-1]
+    _, last = tuned(plan.sft, tuning, examples, shared_cache(place.folder), time.monotonic)[-1]
     tuned_model = CheckpointModel("tuned", tuned_config(plan.sft, tuning).config, last.weights, starts=False)
     tiny = suite_score(exam, tuned_model, place.folder / "raw" / own / "tiny")
     return {
         "candidate": name, "rung": rung, "seed": seed, "steps": steps, "checkpoint": saved.sha256,
-        "loss": records[-1]["lm_loss"], "problems": problems_of(records), "bits_per_byte": bits,
+        "loss": records[-1]["lm_loss"], "problems": problems_of(records),
+        "bits_per_byte": {each.text.name: each.value for each, _ in bits},
+        "bits_raw": {each.text.name: str(path) for each, path in bits},
         "base": base["score"], "tiny": tiny["score"], "base_raw": base["raw"], "tiny_raw": tiny["raw"],
         "sft": plan.sft.digest, "sft_data": manifest.sha256,
     }  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,17 @@ def test_server_without_echo_is_told_apart_from_a_bad_score(base_url: str) -> No
         endpoint(base_url, "silent").weigh([Asked(text="ab")], ["c"])
 
 
+def test_a_first_token_without_likelihood_is_not_left_out(base_url: str) -> None:
+    with pytest.raises(UserInputError, match="first token of a text"):
+        endpoint(base_url).weigh([Asked(text="")], ["ab"])
+
+
+def test_what_a_server_does_not_tell_is_said(base_url: str) -> None:
+    done = evaluate(generated.task("math", "add", 3), protocol("8_shot_cot"), endpoint(base_url))
+    assert "not_checked" in {each.kind for each in done.warnings}
+    assert done.identity["settings"]["first_token"] == "server"
+
+
 def test_busy_server_is_asked_again_and_a_refusal_is_not(base_url: str) -> None:
     waits: list[float] = []
     Handler.busy = 0
@@ -104,3 +116,24 @@ def test_busy_server_is_asked_again_and_a_refusal_is_not(base_url: str) -> None:
 def test_nobody_there_is_an_environment_fault() -> None:
     with pytest.raises(EnvironmentFault, match="did not answer in 4 attempts"):
         endpoint("http://127.0.0.1:9/v1").write([Asked(text="a")])
+
+
+def test_lathe_evals_run_asks_a_server_in_both_ways(
+    base_url: str, run_lathe: Callable[..., tuple[int, str, str]], new_database_url: Callable[[], str], tmp_path: Path
+) -> None:
+    home = {"LATHE_HOME": str(tmp_path / "home"), "LATHE_DATABASE_URL": new_database_url(), "LATHE_BACKEND": "local"}
+    asked = ("evals", "run", "--endpoint", base_url, "--model", "m", "--items", 2, "--out", tmp_path, "--json")
+    tasks = ("--task", "generated_add", "--task", "kinds")
+    for chat, path in ((), "/v1/completions"), (("--chat",), "/v1/chat/completions"):
+        REQUESTS.clear()
+        status, out, error = run_lathe(home, *asked, *tasks, *chat)
+        assert status == 0, error
+        rows = json.loads(out)["rows"]
+        assert {sent for sent, _ in REQUESTS} == {path}
+        assert all(row["protocol"].endswith("_chat") == bool(chat) for row in rows)
+        assert {row["task"] for row in rows} == {"generated_add", "kinds"}
+        assert "was not checked" in " ".join(json.loads(out)["findings"])
+    assert any("What kind of text is this" in body["messages"][0]["content"] for _, body in REQUESTS)
+    status, _, error = run_lathe(home, *asked, "--chat", "--protocol", "ppl_acc_norm")
+    assert status == 2
+    assert "cannot be asked in a chat" in error

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from context_store.canonical import content_hash
 from contracts.errors import NotFound, UserInputError
+from loops.evals import extraction
 from loops.evals.extraction import EXTRACTORS, as_number, boxed, is_right
 from loops.evals.gaps import extraction_gaps, findings, gap
 from loops.evals.model import Asked
-from loops.evals.prompts import can_ask, prompts
-from loops.evals.protocol import PROTOCOLS, Matching, Mode, protocol
+from loops.evals.prompts import can_ask, prompts, written
+from loops.evals.protocol import PROTOCOLS, Matching, Mode, Protocol, in_chat, protocol
 from loops.evals.run import evaluate, save, saved_outputs
 from loops.evals.scripted import ScriptedModel
 from loops.evals.task import Code, Item, Task
 from loops.evals.tasks import generated
+from loops.potential.plan import FAN_TASKS, fan_protocols
 
 ITEM = Item(id="1", question="What is 2 + 2?", answer="4", choices=("3", "4"), working="2 and 2 make 4.")
 EXAMPLES = tuple(replace(ITEM, id=f"e{n}", question=f"What is {n} + 1?", answer=str(n + 1), choices=("0", str(n + 1)),
@@ -25,6 +29,8 @@ TASK = Task(name="sums", version=1, group="math", items=(ITEM,), examples=EXAMPL
 CODE = Code(signature='def add(a, b):\n    """Sum."""\n', entry="add", tests="assert add(1, 2) == 3")
 CODE_ITEM = Item(id="c", question="Write add(a, b).", answer="    return a + b", code=CODE)
 CODE_TASK = Task(name="code", version=1, group="code", items=(CODE_ITEM,), examples=(CODE_ITEM,) * 3)
+
+FAN = [task.first(20) for task in generated.tasks(20) if task.name in FAN_TASKS]
 
 
 def prompt(name: str, task: Task = TASK) -> str:
@@ -169,6 +175,74 @@ def test_a_gap_needs_the_same_items_and_names_its_cause() -> None:
     assert gap(one, other).cause == "stop_words"
     with pytest.raises(UserInputError, match="not the same measurement"):
         gap(one, evaluate(task.first(10), base, model))
+
+
+@pytest.mark.parametrize("form", fan_protocols(FAN), ids=lambda form: form.name)
+def test_who_answers_in_the_form_shown_has_every_point(form: Protocol) -> None:
+    """The oracle: caps, stop words, extractor and matching of the fan leave a right answer right."""
+    asked = [task for task in FAN if can_ask(task, form)]
+    assert asked
+    for task in asked:
+        item_of = {prompt.text: prompt.item for prompt in prompts(task, form)}
+        model = ScriptedModel(
+            name="oracle",
+            says=lambda asked, item_of=item_of: written(item_of[asked.text], form),
+            likes=lambda asked, text, item_of=item_of: float(text == written(item_of[asked.text], form)),
+        )
+        done = evaluate(task, form, model)
+        assert (done.accuracy, done.unparsed) == (1.0, 0.0), (task.name, form.max_tokens)
+
+
+def test_numbers_are_not_asked_for_where_answers_are_names() -> None:
+    order, add = generated.task("science", "order", 5), generated.task("math", "add", 5)
+    assert can_ask(add, protocol("8_shot_cot"))
+    assert not can_ask(order, protocol("8_shot_cot"))
+    with pytest.raises(UserInputError, match="answers that the extractor strict_number reads"):
+        prompts(order, protocol("8_shot_cot"))
+
+
+def test_preflight_sees_a_doubled_token_and_a_stop_word_that_ends_all() -> None:
+    base, model = protocol("0_shot_answer_is"), ScriptedModel(name="m", says=lambda asked: "", start=2)
+    kinds = {each.kind for each in evaluate(TASK, replace(base, instruction="\x02"), model).warnings}
+    assert kinds == {"double_start"}
+    kinds = {each.kind for each in evaluate(TASK, replace(base, stop=("Answer:",)), model).warnings}
+    assert kinds == {"stop_at_once"}
+
+
+def test_a_whole_program_may_open_its_own_fence() -> None:
+    says = {False: "```python\ndef add(a, b):\n    return a + b\n```\nDone.",
+            True: "Here it is:\n```python\ndef add(a, b):\n    return a + b\n```\nDone."}  # fmt: skip
+    model = ScriptedModel(name="m", says=lambda asked: says[asked.chat])
+    judged = []
+    for form in (protocol("code_0_shot_instruction_whole"), in_chat(protocol("code_0_shot_instruction_whole"))):
+        done = evaluate(CODE_TASK, form, model, judge=lambda item, program: bool(judged.append(program)) or True)
+        assert done.outputs[0].found.strip() == "def add(a, b):\n    return a + b"
+    with pytest.raises(UserInputError, match="cannot be asked in a chat"):
+        in_chat(protocol("ppl_acc_norm"))
+
+
+# What is promised by name and version: who changes one of these gives it another version and freezes it anew here.
+FROZEN = {
+    "5_shot/1": "5cf5e1e63f4c",
+    "5_shot_working/1": "497318a40f96",
+    "4_shot_minerva/1": "7d6111d5220f",
+    "8_shot_cot/1": "dd19fdb3a9a6",
+    "3_shot_cot/1": "6852744ac826",
+    "0_shot_answer_is/2": "fc746d35f316",
+    "0_shot_boxed/2": "ac739313f8c3",
+    "0_shot_direct/1": "9ffc94d5a89d",
+    "ppl_acc_norm/1": "1bf1cf0c13a5",
+    "code_3_shot_completion/1": "1b875650d35c",
+    "code_3_shot_instruction_signature/1": "d59572b4d2ab",
+    "code_3_shot_instruction_whole/2": "433a60777b79",
+    "code_0_shot_instruction_signature/1": "b81f6019502e",
+    "code_0_shot_instruction_whole/2": "702ff77b8487",
+}
+
+
+def test_protocols_and_extractors_are_frozen() -> None:
+    assert {f"{each.name}/{each.version}": each.digest[:12] for each in PROTOCOLS} == FROZEN
+    assert content_hash(inspect.getsource(extraction))[:12] == "e152ffded271", "raise run.VERSION, which scores name"
 
 
 def test_code_mode_belongs_to_code_alone() -> None:

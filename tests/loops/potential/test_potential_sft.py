@@ -56,22 +56,24 @@ def test_shares_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
 
 
 def test_equal_names_give_equal_bits_and_are_computed_once(tmp_path: Path) -> None:
-    examples, _ = build_mix(RECIPE, set(), tmp_path)
+    examples, manifest = build_mix(RECIPE, set(), tmp_path)
     first = tuned(RECIPE, tuning(), examples, tmp_path / "a", time.monotonic)
     again = tuned(RECIPE, tuning(), examples, tmp_path / "b", time.monotonic)
     assert [step for step, _ in first] == [4, 8]
     for (_, one), (_, other) in zip(first, again, strict=True):
         assert all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
-    folder = tmp_path / "a" / tuning().named(RECIPE)
+    folder = tmp_path / "a" / tuning().named(RECIPE, manifest.sha256)
     written = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     tuned(RECIPE, tuning(), examples, tmp_path / "a", time.monotonic)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == written
 
 
 def test_seed_stage_and_checkpoint_name_another_result() -> None:
-    names = {each.named(RECIPE) for each in (tuning(), tuning(seed=2), tuning(stage="a"), tuning(checkpoint="c1"))}
+    each = (tuning(), tuning(seed=2), tuning(stage="a"), tuning(checkpoint="c1"))
+    names = {one.named(RECIPE, "d") for one in each}
     assert len(names) == 4
-    assert tuning().named(replace(RECIPE, lr_scale=0.3)) not in names
+    assert tuning().named(replace(RECIPE, lr_scale=0.3), "d") not in names
+    assert tuning().named(RECIPE, "other data") not in names
 
 
 def test_the_sft_does_not_depend_on_what_trained_the_checkpoint() -> None:

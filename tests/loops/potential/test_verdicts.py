@@ -134,6 +134,12 @@ def test_the_choice_never_sees_what_it_is_scored_on() -> None:
     assert value[0] < 0.5 + 1e-9
 
 
-def test_rank_changes_need_more_than_noise() -> None:
-    assert rank_changes({"a": 50.0, "b": 40.0}, {"a": 45.0, "b": 55.0}, 3.0) == [("a", "b")]
-    assert rank_changes({"a": 50.0, "b": 49.0}, {"a": 45.0, "b": 55.0}, 3.0) == []
+def test_rank_changes_need_more_than_noise_by_item() -> None:
+    rng, zeros = np.random.default_rng(0), np.zeros(80)
+    high, low = (rng.random(80) < 0.9).astype(float), (rng.random(80) < 0.3).astype(float)
+    assert rank_changes({"a": high, "b": low}, {"a": low, "b": high}) == [("a", "b")]
+    near = high.copy()
+    near[:4] = 1.0 - near[:4]
+    assert rank_changes({"a": high, "b": near}, {"a": low, "b": high}) == []
+    assert rank_changes({"a": high, "b": low}, {"a": high, "b": low}) == []
+    assert rank_changes({"a": zeros, "b": zeros}, {"a": low, "b": high}) == []
