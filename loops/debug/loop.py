@@ -37,7 +37,7 @@ from loops.debug.report import write_report
 from loops.debug.small import is_dear, smaller
 from loops.debug.substance import Substance
 from loops.debug.verdict import cause_kind_of, told_from_measurement, verdicts_of
-from loops.debug.verification import verify_fix
+from loops.debug.verification import judge_fix
 
 # The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries,
 # but not the data, since then the steps are no longer pairs.
@@ -156,6 +156,9 @@ class DebugLoop:
     def verify(self, case_id: str, applied: Applied) -> Verified:
         """Whether the fix holds in the continuing run; a declined or failed one becomes a negative result."""
         case = self._case(case_id)
+        if applied.effect is not None and applied.effect.state is EffectState.RUNNING:
+            looked = judge_fix(self._store, case, applied.effect)
+            return Verified(sentence=looked.sentence, undo=looked.held is False)
         sentence, held = self._outcome(case, applied)
         statement = self._store.knowledge.verdicts(case_id)[0].statement
         self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
@@ -322,7 +325,7 @@ class DebugLoop:
             sentence = f"the fix could not be applied: {effect.message}"
             store_failed_fix(self._store, case, proposal, sentence)
             return sentence, None
-        checked = verify_fix(self._store, case, int(effect.result["segment"]))
+        checked = judge_fix(self._store, case, effect)
         if checked.held is False:
             store_failed_fix(self._store, case, proposal, checked.sentence)
         return checked.sentence, checked.held

@@ -103,6 +103,8 @@ class World:
     not_imported: tuple[str, ...] = ()
     scatters: bool = False  # True: no two runs of the same code are bitwise equal
     harms: bool = False  # True: whatever goes on from now has a worse loss
+    by_parts: bool = False  # True: a fix runs up to the step to which it is watched, then, when asked again, to its end
+    under_way: tuple[Effect, Path, list[Event]] | None = None  # its log, and what is still to be logged
     unseen: Mapping[str, Any] = field(default_factory=dict)  # set from outside the code, from 110 on
 
     @property
@@ -153,11 +155,17 @@ class World:
         self.store.ingest.ship(run_id, folder)
 
     def carry_out(self) -> None:
-        """Do one requested effect, if there is one."""
+        """Do one requested effect, if there is one; else go on with what is under way."""
         effect = self.store.effects.claim("worker", tuple(EffectKind), 60.0, NOW)
         if effect is None:
+            if self.under_way is not None:
+                self._end_under_way(stopped=False)
             return
         self.executed[effect.key] = self.executed.get(effect.key, 0) + 1
+        if effect.kind is EffectKind.STOP_RUN:
+            self._end_under_way(stopped=True)
+            self.store.effects.complete(effect.key, {})
+            return
         if effect.kind is EffectKind.UNDO:
             self.store.effects.complete(effect.key, {"segment": len(self.store.runs.segments("run"))})
             return
@@ -167,9 +175,21 @@ class World:
             self.store.effects.fail(effect.key, "the patch does not apply", "make it by hand")
             return
         result = self._run(effect, commit)
-        self.store.effects.complete(
-            effect.key, {**result, "commit": commit, "diff": diff, "tree": commit, "cpu_s": 1.0}
-        )
+        if self.under_way is None:
+            self.store.effects.complete(
+                effect.key, {**result, "commit": commit, "diff": diff, "tree": commit, "cpu_s": 1.0}
+            )
+
+    def _end_under_way(self, *, stopped: bool) -> None:
+        assert self.under_way is not None
+        (effect, log, later), self.under_way = self.under_way, None
+        run_id = str(effect.payload["run_id"])
+        step = self.store.runs.segments(run_id)[-1].last_step
+        later = [Finished(step=step, reason="stopped")] if stopped else later
+        log.write_bytes(log.read_bytes() + b"".join(encode(event) for event in later))
+        self.store.ingest.ship(run_id, log.parent.parent)
+        number = len(self.store.runs.segments(run_id)) - 1
+        self.store.effects.complete(effect.key, {"run_id": run_id, "segment": number, "cpu_s": 1.0})
 
     def code(self, commit: str) -> Code:
         """What the files of a commit set."""
@@ -211,7 +231,11 @@ class World:
         if self.scatters:
             code = replace(code, scatter=int(hashlib.sha256(payload["run_id"].encode()).hexdigest()[:6], 16))
         stretch = Stretch(start=payload["start_step"], end=end, code=code)
-        self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
+        events, log = self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
+        if resumes and self.by_parts:
+            early = [e for e in events if isinstance(e, SegmentStarted) or e.step <= payload["watch_until"]]  # type: ignore[union-attr]
+            log.write_bytes(b"".join(encode(event) for event in early))
+            self.under_way = effect, log, [event for event in events if event not in early]
         if resumes:
             self.store.code.ingest("project", self.project)
         self.store.ingest.ship(payload["run_id"], folder)
@@ -219,7 +243,8 @@ class World:
 
     def _segment(
         self, run_id: str, folder: Path, number: int, commit: str, seed: int, stretch: Stretch, dp_size: int
-    ) -> None:
+    ) -> tuple[list[Event], Path]:
+        """What it logs, and where."""
         code = stretch.code
         if stretch.start >= CUTS[1]:
             code = replace(code, **self.unseen)
@@ -245,6 +270,7 @@ class World:
         log = segment_folder(folder, number) / "events.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(b"".join(encode(event) for event in events))
+        return events, log
 
     def _steps(self, seed: int, stretch: Stretch) -> list[Event]:
         values = measure(seed, stretch)
