@@ -233,7 +233,7 @@ class World:
         stretch = Stretch(start=payload["start_step"], end=end, code=code)
         events, log = self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
         if resumes and self.by_parts:
-            early = [e for e in events if isinstance(e, SegmentStarted) or e.step <= payload["watch_until"]]  # type: ignore[union-attr]
+            early = [e for e in events if isinstance(e, SegmentStarted) or e.step <= payload["watch_until"]]
             log.write_bytes(b"".join(encode(event) for event in early))
             self.under_way = effect, log, [event for event in events if event not in early]
         if resumes:
