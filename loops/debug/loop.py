@@ -16,7 +16,7 @@ from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Q
 from loops.debug.case import Case, load_case
 from loops.debug.executed import is_inert
 from loops.debug.experiments import commits_in_order, cost_s, payload_of, request_of
-from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen
+from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen, confounded_with
 from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
 from loops.debug.planner import next_step
@@ -96,7 +96,7 @@ class DebugLoop:
         """The planner's next batch of re-runs; suspects and diagnostics are stored as planned."""
         case = self._case(case_id)
         if not _can_rerun(case):
-            return Conclusion(reason=_NO_RERUN)
+            return Conclusion(reason=_why_no_rerun(case))
         self._store_suspects(case)
         self._colleague.suggest_order(case_id)
         if person := take_up(self._store, case_id).stopped_by:
@@ -211,6 +211,7 @@ class DebugLoop:
             fresh_seeds=self._options.fresh_seeds,
             seat=case.seat,
             is_dear=self._is_dear(case),
+            confounded=_confounded(case),
         )
         return arranged(facts, in_force(self._store, case.investigation.id))
 
@@ -237,7 +238,7 @@ class DebugLoop:
 
     def _decision(self, case: Case, facts: Facts, stopped: str) -> Decision:
         if not _can_rerun(case):
-            return Decision(verdict=Verdict.CANNOT_TELL, reason=_NO_RERUN)
+            return Decision(verdict=Verdict.CANNOT_TELL, reason=_why_no_rerun(case))
         step = next_step(replace(facts, fresh_seeds=()) if stopped else facts)  # a proof stands without its seeds
         if isinstance(step, Decision):
             return step
@@ -333,6 +334,18 @@ class DebugLoop:
 
 def _can_rerun(case: Case) -> bool:
     return case.scene is not None and bool(case.scene.faulty) and bool(case.probe.series)
+
+
+def _confounded(case: Case) -> tuple[str, ...]:
+    """What was new as well, places of ranks apart, and nothing here can switch off."""
+    new = (ranked.factor for ranked in case.ranked if ranked.factor.is_new and not ranked.factor.testable)
+    return tuple(factor.title for factor in new if factor.rank is None)
+
+
+def _why_no_rerun(case: Case) -> str:
+    """With all that was new when it began: without a re-run nothing tells these apart."""
+    new = [ranked.factor.title for ranked in case.ranked if ranked.factor.is_new]
+    return "; ".join(filter(None, (_NO_RERUN, confounded_with(new))))
 
 
 def _suspect(case: Case, ranked: Ranked, rank: int, status: Verdict | None, outcome: str) -> Suspect:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
-from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen, cannot, unseen
+from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen, cannot, confounded_with, unseen
 from loops.debug.places import by_place, stays
 from loops.debug.small import in_small
 
@@ -97,11 +97,11 @@ def _circumstances_alone(facts: Facts) -> Step:
     if missing := unseen(facts, tests):
         return missing
     cured = [option for option, test in zip(_circumstances(facts), tests, strict=True) if _is_absent(facts, test)]
-    if not cured and not facts.changes:
-        nothing = "nothing that Lathe can see had changed when it began"
-        return cannot(f"{nothing}; {stays(facts)}" if stays(facts) else nothing)
     if not cured:
-        return cannot(f"the last good code shows the anomaly too, so its cause is not among these changes: {_SHARED}")
+        nothing = confounded_with(facts.confounded) or "nothing that Lathe can see had changed when it began"
+        among = f"the last good code shows the anomaly too, so its cause is not among these changes: {_SHARED}"
+        said = [among, confounded_with(facts.confounded)] if facts.changes else [nothing, stays(facts)]
+        return cannot("; ".join(filter(None, said)))
     if also := _also_cures(facts, frozenset()):
         return cannot(f"leaving out {facts.title(also)} cures as well, although the last good code shows it")
     placebo = _placebo(facts, frozenset())

@@ -121,9 +121,10 @@ def _scene(case: Case) -> list[str]:
     if scene is None:
         return ["## What had changed", "The run has no segments, so nothing can be said about what changed."]
     before = f"`{scene.good[:10]}`" if scene.before else "nothing"
+    forked = f"; it was forked from run `{scene.parent}` there" if scene.parent else ""
     text = (
         f"The onset lies in segment {scene.segment.number}, which began at step {scene.segment.start_step} with code "
-        f"`{scene.faulty[:10]}`; before it ran {before} (`run:{case.run_id}#{scene.segment.start_step}`)."
+        f"`{scene.faulty[:10]}`{forked}; before it ran {before} (`run:{case.run_id}#{scene.segment.start_step}`)."
     )
     return ["## What had changed", text]
 
