@@ -19,6 +19,7 @@ from loops.debug.experiments import commits_in_order, cost_s, payload_of, reques
 from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen, confounded_with
 from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
+from loops.debug.nature import nature_of, store_nature
 from loops.debug.planner import next_step
 from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
@@ -137,6 +138,8 @@ class DebugLoop:
         verdicts = [self._store.knowledge.put_verdict(each) for each in candidates]
         verdict = verdicts[0]
         if verdict.verdict is not Verdict.PROVEN:
+            if nature := nature_of(case.anomalies):
+                store_nature(self._store, case_id, nature, case.investigation.opened_at)
             decision = Decision(verdict=verdict.verdict, reason=decision.reason, baseline=decision.baseline)
         diagnostics = self._store.knowledge.diagnostics(case_id)
         reasons = store_exclusions(self._store, case, facts, decision, diagnostics)

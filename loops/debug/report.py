@@ -13,6 +13,7 @@ from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.finding import series_ref
+from loops.debug.nature import Nature, in_words, stored_nature
 from loops.debug.precursors import leads
 from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
 from loops.debug.verification import guards_of
@@ -43,6 +44,7 @@ def write_report(store: Store, case: Case) -> str:
         f"# {case.leading.statement}",
         f"Run `{case.run_id}`, case `{case_id}`. What stands in `code` names evidence: `lathe why KIND:ID` opens it.",
         *_verdicts(verdicts, investigation.statement, _watched(store, case)),
+        *_nature(stored_nature(store, case_id)),
         *_symptoms(case),
         *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
@@ -91,6 +93,10 @@ def _verdicts(verdicts: list[VerdictRecord], outcome: str, watched: tuple[Eviden
     if came := outcome.removeprefix(told).strip():
         lines.append(f"What came of it: {came}" + (f" ({_refs(watched)})" if watched else ""))
     return lines if len(lines) > 1 else []
+
+
+def _nature(nature: Nature | None) -> list[str]:
+    return [f"Nature, by its look alone: `{nature}`; {in_words(nature)[0]}."] if nature else []
 
 
 def _symptoms(case: Case) -> list[str]:

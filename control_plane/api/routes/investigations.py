@@ -58,13 +58,17 @@ class SuppliedBy(Body):
 
 
 class CaseFile(OneInvestigation):
-    """`verification_run`: result of the effect that carried the fix, or null. `budget`: null until it was opened."""
+    """`verification_run`: result of the effect that carried the fix, or null. `budget`: null until it was opened.
+
+    `nature`: what the findings look like where no cause was proven, else null.
+    """
 
     run: Run
     anomalies: list[Anomaly]
     suspects: list[Suspect]
     supplied_by: SuppliedBy
     diagnostics: list[Diagnostic]
+    nature: str | None
     verdicts: list[VerdictRecord]
     proposals: list[Proposal]
     negatives: list[NegativeResult]
