@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agents import evidence
+from agents.roles import grounded
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
 from contracts.enums import DiagnosticKind, EffectKind, EffectState, Verdict
@@ -37,7 +38,10 @@ _SCORE = (
 
 
 def write_report(store: Store, case: Case) -> str:
-    """Compose the report from what the store holds on the case."""
+    """Compose the report from what the store holds on the case; a line that cites anything else is left out of it.
+
+    A proven verdict without the re-runs that show it never comes here: `agents.roles.withheld` weakens it before.
+    """
     case_id = case.investigation.id
     investigation, verdicts = store.knowledge.investigation(case_id), store.knowledge.verdicts(case_id)
     parts = [
@@ -54,7 +58,9 @@ def write_report(store: Store, case: Case) -> str:
         *_exclusions(store.negatives.list(investigation_id=case_id), verdicts[0].statement if verdicts else ""),
         *_proposals(store, case_id),
     ]
-    return "\n\n".join(parts) + "\n"
+    text, removed, _ = grounded(store, "\n\n".join(parts))
+    told = f"\n\n{removed} lines are left out, since the store does not have what they cite." if removed else ""
+    return f"{text}{told}\n"
 
 
 def _refs(evidence: Iterable[EvidenceRef]) -> str:

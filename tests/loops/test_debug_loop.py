@@ -379,6 +379,24 @@ def test_a_long_plan_is_looked_at_where_its_approval_says(world: World, new_runn
     assert set(world.executed.values()) == {1}
 
 
+def test_a_field_given_at_the_resume_is_mended_by_an_override(world: World, new_runner: NewRunner) -> None:
+    """No commit did it, so the fix is no diff: the run goes on with the field as it was before, and that holds."""
+    world.given = {"optim.router_lr": 6e-2}
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == ("launch:optim.router_lr",)
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert (proposal.payload["overrides"], proposal.diff) == ({"optim.router_lr": 1e-3}, "")
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    closed = world.store.knowledge.investigation(case_id)
+    assert (closed.verdict, closed.cause_kind) == (Verdict.PROVEN, CauseKind.CONFIG)
+    assert "The fix holds" in closed.statement
+    fixed = world.store.runs.segments("run")[-1]
+    assert world.store.runs.declared("run", fixed.number)["optim.router_lr"] == 1e-3
+
+
 def test_changes_that_were_asked_for_are_remembered_with_their_reason(world: World, new_runner: NewRunner) -> None:
     """Shows R801-2.13: sent back is stored like declined."""
     world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))

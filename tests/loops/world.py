@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from synthetic import CUTS, Code, Stretch, declared, effective, measure
@@ -105,6 +106,7 @@ class World:
     harms: bool = False  # True: whatever goes on from now has a worse loss
     by_parts: bool = False  # True: a fix runs up to the step to which it is watched, then, when asked again, to its end
     under_way: tuple[Effect, Path, list[Event]] | None = None  # its log, and what is still to be logged
+    given: Mapping[str, Scalar] = field(default_factory=dict)  # fields given at the resume at 110, unless overridden
     unseen: Mapping[str, Any] = field(default_factory=dict)  # set from outside the code, from 110 on
 
     @property
@@ -149,7 +151,7 @@ class World:
                 number,
                 head,
                 seed,
-                Stretch(start=start, end=min(end, last), code=self.code(head)),
+                Stretch(start=start, end=min(end, last), code=self._with_fields(self.code(head), start)),
                 dp_sizes[number],
             )
         self.store.ingest.ship(run_id, folder)
@@ -230,6 +232,7 @@ class World:
         code = self.code(commit)
         if self.scatters:
             code = replace(code, scatter=int(hashlib.sha256(payload["run_id"].encode()).hexdigest()[:6], 16))
+        code = self._with_fields(code, payload["start_step"], payload["overrides"])
         stretch = Stretch(start=payload["start_step"], end=end, code=code)
         events, log = self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
         if resumes and self.by_parts:
@@ -240,6 +243,13 @@ class World:
             self.store.code.ingest("project", self.project)
         self.store.ingest.ship(payload["run_id"], folder)
         return {"run_id": payload["run_id"], "segment": number, "last_step": end, "reason": "completed", "message": ""}
+
+    def _with_fields(self, code: Code, start: int, overrides: Mapping[str, Scalar] = MappingProxyType({})) -> Code:
+        """The code with what was given at the resume and in `overrides` (`optim.router_lr` sets `router_lr`)."""
+        known = {f.name for f in fields(Code)}
+        values = {**(self.given if start >= CUTS[1] else {}), **overrides}
+        named = {key.rpartition(".")[2]: value for key, value in values.items()}
+        return replace(code, **{name: value for name, value in named.items() if name in known})  # type: ignore[arg-type]
 
     def _segment(
         self, run_id: str, folder: Path, number: int, commit: str, seed: int, stretch: Stretch, dp_size: int
