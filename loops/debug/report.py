@@ -17,6 +17,7 @@ from loops.debug.finding import series_ref
 from loops.debug.nature import Nature, in_words, stored_nature
 from loops.debug.precursors import leads
 from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
+from loops.debug.recognised import ordinal
 from loops.debug.verification import guards_of
 
 _MAX_REFS = 4
@@ -119,7 +120,8 @@ def _symptoms(case: Case) -> list[str]:
 
 def _precedents(found: list[Precedent]) -> list[str]:
     """Earlier cases like this one; what speaks against the same cause is said with them."""
-    rows = []
+    strong = sum(each.is_strong for each in found)
+    rows = [f"This is the {ordinal(1 + strong)} time in such circumstances.\n"] if strong else []
     for each in found:
         how = "the same circumstances" if each.is_strong else f"a hint only, since {'; '.join(each.differs)}"
         rows.append(
