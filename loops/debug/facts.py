@@ -40,13 +40,17 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question."""
+    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question.
+
+    `weight`: by its rank, how likely it is the cause, beside the weights of the others.
+    """
 
     key: str
     title: str
     cause_kind: CauseKind
     is_new: bool = True
     circumstance: bool = False
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

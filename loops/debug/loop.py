@@ -20,7 +20,7 @@ from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, See
 from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
 from loops.debug.nature import nature_of, store_nature
-from loops.debug.planner import next_step
+from loops.debug.planner import next_step, why_next
 from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
 from loops.debug.readout import (
@@ -114,7 +114,10 @@ class DebugLoop:
             self._store_diagnostic(case, experiment, request.effect.key, str(request.effect.payload["run_id"]))
         labels = "; ".join(f"{experiment.kind}: {experiment.label}" for experiment in step)
         cost = sum(request.cost.cpu_s for request in requests)
-        return Planned(requests=requests, reason=f"re-run {labels} (at most {cost:.0f} CPU s)")
+        why = why_next(facts, step, requests[0].cost.cpu_s)
+        return Planned(
+            requests=requests, reason="; ".join(filter(None, (f"re-run {labels} (at most {cost:.0f} CPU s)", why)))
+        )
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         """Read each finished re-run, controls first, since the others are measured against them."""
@@ -187,6 +190,7 @@ class DebugLoop:
     def _facts(self, case: Case) -> Facts:
         if case.scene is None:
             return Facts(ranked=(), chronological=(), placebos=(), seen=lambda _: None)
+        weights = {ranked.factor.key: ranked.score for ranked in case.ranked}
         testable = [ranked.factor for ranked in case.ranked if ranked.factor.testable]
         commits = [factor.key for factor in commits_in_order(case.scene)]
         launches = [factor.key for factor in testable if factor.commit is None and not factor.circumstance]
@@ -203,6 +207,7 @@ class DebugLoop:
                     cause_kind=factor.cause_kind,
                     is_new=factor.is_new,
                     circumstance=factor.circumstance,
+                    weight=weights[factor.key],
                 )
                 for factor in testable
             ),

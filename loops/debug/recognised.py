@@ -176,7 +176,8 @@ def _finding(view: RunView, segment: SegmentView, same: Sequence[Known], share: 
         severity=min(1.0, known.anomaly.severity),
         statement=(
             f"{ordinal(1 + len(same))} time, see case {' and case '.join(cases)}: {share:.2f} of the anomaly that was "
-            f"proven there shows {steps_phrase(onset)}, and what caused it is in force here ({known.cause}){_lead(known, last - segment.start_step)}"
+            f"proven there shows {steps_phrase(onset)}, and what caused it is in force here "
+            f"({known.cause}){_lead(known, last - segment.start_step)}"
         ),
         evidence=(
             *(EvidenceRef(kind="investigation", id=case_id) for case_id in cases),
