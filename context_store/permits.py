@@ -3,7 +3,7 @@
 A diagnostic re-run needs an open, not used up budget of its investigation, and a loop that may do more than observe;
 an undo, an effect of its own open case that was carried out under an approval and was not taken back yet; everything
 else the approvals of exactly this content: one person's, or a policy's in force, or two persons' where four eyes are
-asked for.
+asked for. A loop may stop, unasked, the training of a change of its own that was approved as a watched one.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def allow(connection: sa.Connection, effect: Effect, now: float) -> None:
     """Raises NotPermitted with the reason why this effect may not be carried out."""
     if effect.kind is EffectKind.UNDO:
         _check_undo(connection, effect)
+    elif effect.kind is EffectKind.STOP_RUN and _stops_what_it_watches(connection, effect):
+        pass
     elif effect.kind in WITHIN_BUDGET:
         _check_level(connection, effect)
         if effect.state is EffectState.REQUESTED:
@@ -148,6 +150,21 @@ def _check_undo(connection: sa.Connection, effect: Effect) -> None:
     same = EffectRow.payload == effect.payload
     if connection.execute(sa.select(EffectRow.key).where(others & same)).scalar() is not None:
         raise ApprovalInvalid(f"effect '{undone}' was taken back before", remedy="look at the run's timeline")
+
+
+def _stops_what_it_watches(connection: sa.Connection, effect: Effect) -> bool:
+    """True for a training of this very case whose approval says that it is watched, while it runs."""
+    if effect.proposal_id is not None or not effect.actor.startswith(_LOOP):
+        return False
+    approved = sa.select(ApprovalRow.id).where(ApprovalRow.used_by == EffectRow.key)
+    watched = (
+        (EffectRow.kind == EffectKind.RESUME_WITH_PATCH)
+        & (EffectRow.state == EffectState.RUNNING)
+        & (EffectRow.investigation_id == effect.investigation_id)
+        & approved.exists()
+    )
+    payloads = connection.execute(sa.select(EffectRow.payload).where(watched)).scalars()
+    return any("watch_until" in each and {"run_id": each["run_id"]} == dict(effect.payload) for each in payloads)
 
 
 def _check_level(connection: sa.Connection, effect: Effect) -> None:

@@ -16,9 +16,12 @@ _CHANGES_A_RUN = (EffectKind.RESUME_WITH_PATCH, EffectKind.START_RUN)
 
 def case_file(store: Store, case_id: str, role: TeamRole | None = None) -> dict[str, Any]:
     """Everything stored about a case. `verification_run`: result of the effect that carried the fix, or None.
+    `nature`: what the findings look like where no cause was proven (infrastructure, measurement, ...), else None.
 
     With a role only the anomalies and suspects that it supplied.
     """
+    from loops.debug.nature import stored_nature  # heavy: not at every start
+
     case = store.knowledge.investigation(case_id)
     anomalies = [a for a in store.knowledge.anomalies(investigation_id=case_id) if role in (None, a.supplied_by)]
     suspects = [s for s in store.knowledge.suspects(case_id) if role in (None, s.supplied_by)]
@@ -34,6 +37,7 @@ def case_file(store: Store, case_id: str, role: TeamRole | None = None) -> dict[
             "suspects": {suspect.key: suspect.supplied_by for suspect in suspects},
         },
         "diagnostics": store.knowledge.diagnostics(case_id),
+        "nature": stored_nature(store, case_id),
         "verdicts": store.knowledge.verdicts(case_id),
         "proposals": store.proposals.list(investigation_id=case_id),
         "negatives": store.negatives.list(investigation_id=case_id),

@@ -61,6 +61,8 @@ class Charter:
 
 WALL_PER_CPU = 10.0  # a re-run in the background may wait for the processor nine tenths of its time
 
+WATCH_UNTIL = "watch_until"  # of the payload of a change to a run: the step at which `verify` looks at it for once
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -151,7 +153,10 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """A decided proposal. `effect` is None when a person rejected it or it expired."""
+    """A decided proposal. `effect` is None when a person rejected it or it expired.
+
+    It still runs when its payload has a `watch_until` and the run has come there: then `verify` looks, stores nothing.
+    """
 
     proposal: Proposal
     effect: Effect | None

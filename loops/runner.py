@@ -20,7 +20,7 @@ from context_store.records import Effect, EffectRequest, Proposal
 from contracts.enums import AutonomyLevel, EffectKind, EffectState, InvestigationState, ProposalState
 from contracts.errors import BudgetExceeded, NotFound
 from contracts.evidence import EvidenceRef
-from loops.core import WALL_PER_CPU, Applied, AwaitsPerson, EmptyCycle, Limits, Loop, Planned
+from loops.core import WALL_PER_CPU, WATCH_UNTIL, Applied, AwaitsPerson, EmptyCycle, Limits, Loop, Planned
 from loops.graph import CaseState, build
 from loops.journal import Entry, Journal
 
@@ -159,7 +159,9 @@ class Runner:
 
     def recall(self, state: CaseState) -> CaseState:
         """Say what may be spent and when it stops; ask the store what is known not to work, before anything is new."""
-        self._write(state, "limits", self._limits(state["loop"]).sentence)
+        budget = self._store.budgets.state(state["case_id"])  # less than the limits where the project has less left
+        granted = replace(self._limits(state["loop"]), reruns=budget.reruns, cpu_s=budget.cpu_s)
+        self._write(state, "limits", granted.sentence)
         question = self._loops[state["loop"]].recall(state["case_id"])
         found = self._store.negatives.search(question.text, project_id=question.project_id, limit=5)
         known = [negative for negative, _ in found]
@@ -277,8 +279,20 @@ class Runner:
         return CaseState(proposal_id=proposal.id, decision=ProposalState.APPROVED.value)
 
     def wait(self, state: CaseState) -> CaseState:
-        """Wait for the effect, as long as the training takes."""
-        self._until_finished([_apply_key(state)], deadline=None)
+        """Wait for the effect, as long as the training takes; one that fails while it is watched is stopped."""
+        key = _apply_key(state)
+        if failed := self._failed_while_watched(state, key):
+            self._write(state, "stop", f"stopped before its end: {failed}", kind="finding")
+            stop = EffectRequest(
+                key=f"stop:{key}",
+                kind=EffectKind.STOP_RUN,
+                payload={"run_id": self._store.effects.get(key).payload["run_id"]},
+                investigation_id=state["case_id"],
+                actor=f"loop:{state['loop']}",
+            )
+            self._store.effects.request(stop)
+            self._until_finished([stop.key], deadline=None)
+        self._until_finished([key], deadline=None)
         return CaseState()
 
     def verify(self, state: CaseState) -> CaseState:
@@ -349,6 +363,17 @@ class Runner:
                         self._store.effects.refuse(effect.key, "the case's time was up before it began")
                 return
             self._wait()
+
+    def _failed_while_watched(self, state: CaseState, key: str) -> str:
+        """What the loop says against the change once it has run up to `watch_until`; "" when it may go on."""
+        while (effect := self._store.effects.get(key)).state not in _FINISHED and WATCH_UNTIL in effect.payload:
+            newest = self._store.runs.segments(effect.payload["run_id"])[-1]
+            if newest.number > effect.payload["source_segment"] and newest.last_step >= effect.payload[WATCH_UNTIL]:
+                applied = Applied(proposal=self._store.proposals.get(state["proposal_id"]), effect=effect)
+                looked = self._loops[state["loop"]].verify(state["case_id"], applied)
+                return looked.sentence if looked.undo else ""
+            self._wait()
+        return ""
 
     def _effects(self, keys: Sequence[str]) -> list[Effect]:
         return [self._store.effects.get(key) for key in keys]

@@ -10,6 +10,9 @@ from agents.roles.colleague import Colleague
 from agents.roles.critic import Critic, withheld
 from agents.roles.hypothesis import Hypothesis, order_of
 from agents.roles.opinion import Opinion, Role
-from agents.roles.reporter import CaseReport, Reporter
+from agents.roles.reporter import CaseReport, Reporter, grounded
 
-__all__ = ["CaseReport", "Colleague", "Critic", "Hypothesis", "Opinion", "Reporter", "Role", "order_of", "withheld"]
+__all__ = [
+    "CaseReport", "Colleague", "Critic", "Hypothesis", "Opinion", "Reporter", "Role", "grounded", "order_of",
+    "withheld",
+]  # fmt: skip

@@ -26,9 +26,13 @@ from control_plane.worktrees import Tree
 
 
 class ResumePayload(LaunchPayload):
-    """`start_checkpoint` belongs to `run_id`; a continuing run never starts from zero."""
+    """`start_checkpoint` belongs to `run_id`; a continuing run never starts from zero.
+
+    `watch_until`: the step at which the loop looks whether it holds, and may have it stopped and taken back.
+    """
 
     branch: str
+    watch_until: int | None = None
 
 
 class ResumeWithPatch:

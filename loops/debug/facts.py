@@ -6,7 +6,7 @@ off is the last good one. Reverting, adding, bisecting and the cells of a 2x2 ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
 
 On = frozenset[str]
+_MOST_NAMED = 6
 
 
 class Identity(NamedTuple):
@@ -39,13 +40,17 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question."""
+    """A change as the planner sees it. `circumstance`: how the run was resumed; held fixed unless in question.
+
+    `weight`: by its rank, how likely it is the cause, beside the weights of the others.
+    """
 
     key: str
     title: str
     cause_kind: CauseKind
     is_new: bool = True
     circumstance: bool = False
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +97,8 @@ class Facts:
     `placebos`: changes that may serve as the innocent one, best first. `seen`: what a set showed, None when not run.
     `exact`: whether the replay is bitwise equal to the recorded run, None when it was not run. `inert`: changes that a
     static check excludes, since they are in prose only; no re-run is spent on them. `seat`: the place in question.
-    `is_dear`: a proof at full size costs more than the case may spend.
+    `is_dear`: a proof at full size costs more than the case may spend. `confounded`: titles of what was new as well and
+    nothing can switch off.
     """
 
     ranked: tuple[Option, ...]
@@ -104,6 +110,7 @@ class Facts:
     inert: On = frozenset()
     seat: Seat | None = None
     is_dear: bool = False
+    confounded: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[Option, ...]:
@@ -152,6 +159,12 @@ def unseen(facts: Facts, experiments: Iterable[Experiment]) -> tuple[Experiment,
     """Those that were not run yet, each once."""
     first = {experiment.identity: experiment for experiment in reversed(tuple(experiments))}
     return tuple(e for e in reversed(first.values()) if facts.seen(e.identity) is None)
+
+
+def confounded_with(titles: Sequence[str]) -> str:
+    """In words, what was new and cannot be told apart by re-runs; "" when there is nothing."""
+    more = f" and {len(titles) - _MOST_NAMED} more" if len(titles) > _MOST_NAMED else ""
+    return f"confounded with {', '.join(titles[:_MOST_NAMED])}{more}, which no re-run can leave out" if titles else ""
 
 
 def cannot(reason: str) -> Decision:

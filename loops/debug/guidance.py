@@ -38,8 +38,11 @@ def in_force(store: Store, case_id: str) -> Guidance:
 
 
 def arranged(facts: Facts, guidance: Guidance) -> Facts:
-    """The facts with suspects in the order that was asked for. What a re-run showed is not touched."""
-    return replace(facts, ranked=tuple(sorted(facts.ranked, key=lambda option: guidance.place(option.key))))
+    """The facts with suspects in the order that was asked for, and the weights that go with it. What a re-run showed is
+    not touched."""
+    ordered = sorted(facts.ranked, key=lambda option: guidance.place(option.key))
+    weights = sorted((option.weight for option in ordered), reverse=True)
+    return replace(facts, ranked=tuple(replace(o, weight=w) for o, w in zip(ordered, weights, strict=True)))
 
 
 def _upto(store: Store, case_id: str) -> int:

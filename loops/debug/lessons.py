@@ -94,7 +94,7 @@ def _had(store: Store, run_id: str, factor: Factor) -> bool:
     The resume itself has no fields: every re-run starts from the same checkpoint.
     """
     segments = store.runs.segments(run_id)
-    if not segments:
+    if not segments or factor.step is not None:
         return False
     is_environment = factor.cause_kind is CauseKind.ENVIRONMENT
     known = segments[0].environment if is_environment else store.runs.declared(run_id, segments[0].number)

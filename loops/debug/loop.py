@@ -16,10 +16,11 @@ from loops.core import Applied, Charter, Conclusion, Link, LoopClass, Planned, Q
 from loops.debug.case import Case, load_case
 from loops.debug.executed import is_inert
 from loops.debug.experiments import commits_in_order, cost_s, payload_of, request_of
-from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen
+from loops.debug.facts import Decision, Experiment, Facts, Identity, Option, Seen, confounded_with
 from loops.debug.guidance import arranged, in_force, take_up
 from loops.debug.lessons import outcomes, store_declined, store_exclusions, store_failed_fix, store_harm
-from loops.debug.planner import next_step
+from loops.debug.nature import nature_of, store_nature
+from loops.debug.planner import next_step, why_next
 from loops.debug.proposal import fix_trial, propose_fix
 from loops.debug.ranking import Ranked
 from loops.debug.readout import (
@@ -37,7 +38,7 @@ from loops.debug.report import write_report
 from loops.debug.small import is_dear, smaller
 from loops.debug.substance import Substance
 from loops.debug.verdict import cause_kind_of, told_from_measurement, verdicts_of
-from loops.debug.verification import verify_fix
+from loops.debug.verification import judge_fix
 
 # The innocent change to leave out: best one that does change numbers, so that it measures how far noise carries,
 # but not the data, since then the steps are no longer pairs.
@@ -96,7 +97,7 @@ class DebugLoop:
         """The planner's next batch of re-runs; suspects and diagnostics are stored as planned."""
         case = self._case(case_id)
         if not _can_rerun(case):
-            return Conclusion(reason=_NO_RERUN)
+            return Conclusion(reason=_why_no_rerun(case))
         self._store_suspects(case)
         self._colleague.suggest_order(case_id)
         take_up(self._store, case_id)
@@ -112,7 +113,10 @@ class DebugLoop:
             self._store_diagnostic(case, experiment, request.effect.key, str(request.effect.payload["run_id"]))
         labels = "; ".join(f"{experiment.kind}: {experiment.label}" for experiment in step)
         cost = sum(request.cost.cpu_s for request in requests)
-        return Planned(requests=requests, reason=f"re-run {labels} (at most {cost:.0f} CPU s)")
+        why = why_next(facts, step, requests[0].cost.cpu_s)
+        return Planned(
+            requests=requests, reason="; ".join(filter(None, (f"re-run {labels} (at most {cost:.0f} CPU s)", why)))
+        )
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         """Read each finished re-run, controls first, since the others are measured against them."""
@@ -136,6 +140,8 @@ class DebugLoop:
         verdicts = [self._store.knowledge.put_verdict(each) for each in candidates]
         verdict = verdicts[0]
         if verdict.verdict is not Verdict.PROVEN:
+            if nature := nature_of(case.anomalies):
+                store_nature(self._store, case_id, nature, case.investigation.opened_at)
             decision = Decision(verdict=verdict.verdict, reason=decision.reason, baseline=decision.baseline)
         diagnostics = self._store.knowledge.diagnostics(case_id)
         reasons = store_exclusions(self._store, case, facts, decision, diagnostics)
@@ -155,6 +161,9 @@ class DebugLoop:
     def verify(self, case_id: str, applied: Applied) -> Verified:
         """Whether the fix holds in the continuing run; a declined or failed one becomes a negative result."""
         case = self._case(case_id)
+        if applied.effect is not None and applied.effect.state is EffectState.RUNNING:
+            looked = judge_fix(self._store, case, applied.effect)
+            return Verified(sentence=looked.sentence, undo=looked.held is False)
         sentence, held = self._outcome(case, applied)
         statement = self._store.knowledge.verdicts(case_id)[0].statement
         self._store.knowledge.set_investigation(case_id, statement=f"{statement} {sentence[:1].upper()}{sentence[1:]}.")
@@ -180,6 +189,7 @@ class DebugLoop:
     def _facts(self, case: Case) -> Facts:
         if case.scene is None:
             return Facts(ranked=(), chronological=(), placebos=(), seen=lambda _: None)
+        weights = {ranked.factor.key: ranked.score for ranked in case.ranked}
         testable = [ranked.factor for ranked in case.ranked if ranked.factor.testable]
         commits = [factor.key for factor in commits_in_order(case.scene)]
         launches = [factor.key for factor in testable if factor.commit is None and not factor.circumstance]
@@ -196,6 +206,7 @@ class DebugLoop:
                     cause_kind=factor.cause_kind,
                     is_new=factor.is_new,
                     circumstance=factor.circumstance,
+                    weight=weights[factor.key],
                 )
                 for factor in testable
             ),
@@ -207,6 +218,7 @@ class DebugLoop:
             fresh_seeds=self._options.fresh_seeds,
             seat=case.seat,
             is_dear=self._is_dear(case),
+            confounded=_confounded(case),
         )
         return arranged(facts, in_force(self._store, case.investigation.id))
 
@@ -233,7 +245,7 @@ class DebugLoop:
 
     def _decision(self, case: Case, facts: Facts, stopped: str) -> Decision:
         if not _can_rerun(case):
-            return Decision(verdict=Verdict.CANNOT_TELL, reason=_NO_RERUN)
+            return Decision(verdict=Verdict.CANNOT_TELL, reason=_why_no_rerun(case))
         step = next_step(replace(facts, fresh_seeds=()) if stopped else facts)  # a proof stands without its seeds
         if isinstance(step, Decision):
             return step
@@ -321,7 +333,7 @@ class DebugLoop:
             sentence = f"the fix could not be applied: {effect.message}"
             store_failed_fix(self._store, case, proposal, sentence)
             return sentence, None
-        checked = verify_fix(self._store, case, int(effect.result["segment"]))
+        checked = judge_fix(self._store, case, effect)
         if checked.held is False:
             store_failed_fix(self._store, case, proposal, checked.sentence)
         return checked.sentence, checked.held
@@ -329,6 +341,18 @@ class DebugLoop:
 
 def _can_rerun(case: Case) -> bool:
     return case.scene is not None and bool(case.scene.faulty) and bool(case.probe.series)
+
+
+def _confounded(case: Case) -> tuple[str, ...]:
+    """What was new as well, places of ranks apart, and nothing here can switch off."""
+    new = (ranked.factor for ranked in case.ranked if ranked.factor.is_new and not ranked.factor.testable)
+    return tuple(factor.title for factor in new if factor.rank is None)
+
+
+def _why_no_rerun(case: Case) -> str:
+    """With all that was new when it began: without a re-run nothing tells these apart."""
+    new = [ranked.factor.title for ranked in case.ranked if ranked.factor.is_new]
+    return "; ".join(filter(None, (_NO_RERUN, confounded_with(new))))
 
 
 def _suspect(case: Case, ranked: Ranked, rank: int, status: Verdict | None, outcome: str) -> Suspect:

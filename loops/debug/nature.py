@@ -1,6 +1,7 @@
 """What a finding looks like by itself, before or without any re-run: infrastructure, measurement, benign, a resume.
 
 Observed, never proven: the words go into a verdict that cannot tell the cause, and are said to be no more than a look.
+The class itself is stored with the case (`stored_nature`), for whoever counts or filters.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from context_store import Store
 from context_store.records import Anomaly
 
 
@@ -32,6 +34,7 @@ _BY_KIND = {
     "resume": Nature.RESUME,
     "fork_departure": Nature.RESUME,
 }
+_KIND = "nature"
 _TIMED = ("step_time", "tokens_per_second", "iteration_time", "tflops")
 _WORDS = {
     Nature.INFRASTRUCTURE: (
@@ -61,6 +64,17 @@ def nature_of(anomalies: Sequence[Anomaly]) -> Nature | None:
     """The one nature that all findings of a case share; None when any of them says something about the training."""
     found = {_of(anomaly) for anomaly in anomalies}
     return found.pop() if len(found) == 1 else None
+
+
+def store_nature(store: Store, case_id: str, nature: Nature, at: float) -> None:
+    """Once for a case: its findings do not change."""
+    store.casework.put(case_id, _KIND, _KIND, {_KIND: nature.value}, at)
+
+
+def stored_nature(store: Store, case_id: str) -> Nature | None:
+    """None for a case whose cause was proven, or whose findings have no one nature."""
+    found = store.casework.list(case_id, _KIND)
+    return Nature(found[0].body[_KIND]) if found else None
 
 
 def in_words(nature: Nature) -> tuple[str, str]:

@@ -1,15 +1,20 @@
-"""Which re-run next: the cheapest one by what is still unknown (design section 5.2). Pure: facts in, step out."""
+"""Which re-run next: the cheapest one by what is still unknown (design section 5.2). Pure: facts in, step out.
+
+All re-runs of a case take about as long, so the price of finding the cause is counted in re-runs: leaving one change
+out costs one and finds it with the chance that its rank gives; halving n of them costs 2 ceil(log3 n) + 1 and finds it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from contracts.enums import CauseKind, DiagnosticKind, Verdict
-from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen, cannot, unseen
+from loops.debug.facts import Decision, Experiment, Facts, On, Option, Seen, cannot, confounded_with, unseen
 from loops.debug.places import by_place, stays
 from loops.debug.small import in_small
 
-MAX_SINGLES = 2  # single reverts before halving begins, when more suspects than this remain
+_FIRST_OF = "the first "
 MAX_PARTNERS = 4  # single reverts in search of a partner before halving begins
 MAX_PLACEBOS = 2
 _SHARED = "what all these re-runs share is left (machine, environment, files outside the project, the checkpoint)"
@@ -97,11 +102,11 @@ def _circumstances_alone(facts: Facts) -> Step:
     if missing := unseen(facts, tests):
         return missing
     cured = [option for option, test in zip(_circumstances(facts), tests, strict=True) if _is_absent(facts, test)]
-    if not cured and not facts.changes:
-        nothing = "nothing that Lathe can see had changed when it began"
-        return cannot(f"{nothing}; {stays(facts)}" if stays(facts) else nothing)
     if not cured:
-        return cannot(f"the last good code shows the anomaly too, so its cause is not among these changes: {_SHARED}")
+        nothing = confounded_with(facts.confounded) or "nothing that Lathe can see had changed when it began"
+        among = f"the last good code shows the anomaly too, so its cause is not among these changes: {_SHARED}"
+        said = [among, confounded_with(facts.confounded)] if facts.changes else [nothing, stays(facts)]
+        return cannot("; ".join(filter(None, said)))
     if also := _also_cures(facts, frozenset()):
         return cannot(f"leaving out {facts.title(also)} cures as well, although the last good code shows it")
     placebo = _placebo(facts, frozenset())
@@ -125,17 +130,45 @@ def _baseline(facts: Facts) -> On:
 
 
 def _search(facts: Facts, baseline: On) -> Step:
-    """Single reverts in the order of suspicion, then halving; the first change that cures is to be confirmed."""
-    candidates = [option.key for option in facts.changes if option.key not in baseline | facts.inert]
-    for tried, key in enumerate(candidates):
-        result = facts.at(facts.everything - {key})
-        if result is Seen.ABSENT:
-            return _confirm(facts, baseline, key)
-        if result is None:
-            if tried >= MAX_SINGLES and len(candidates) - tried > MAX_SINGLES:
-                break
-            return _with_placebo(facts, [_revert(facts, key)], key)
+    """The most suspicious change left out alone, or halving, by what finds more for its price; the first change that
+    cures is to be confirmed."""
+    candidates = [option for option in facts.changes if option.key not in baseline | facts.inert]
+    for option in candidates:
+        if facts.at(facts.everything - {option.key}) is Seen.ABSENT:
+            return _confirm(facts, baseline, option.key)
+    untried = [option for option in candidates if facts.at(facts.everything - {option.key}) is None]
+    if untried and _chance(untried) >= 1.0 / _price_of_halving(len(untried)):
+        return _with_placebo(facts, [_revert(facts, untried[0].key)], untried[0].key)
     return _halve(facts, baseline)
+
+
+def _chance(options: Sequence[Option]) -> float:
+    """That the first one is the cause, if one of them is."""
+    total = sum(option.weight for option in options)
+    return options[0].weight / total if total > 0.0 else 1.0 / len(options)
+
+
+def _price_of_halving(num_changes: int) -> int:
+    """Re-runs: two points at a time leave a third, and what is found is left out once more."""
+    return 2 * math.ceil(math.log(num_changes, 3) - 1e-9) + 1
+
+
+def why_next(facts: Facts, step: Sequence[Experiment], cost_s: float) -> str:
+    """The reason for a single change left out, or for halving; "" for steps that are no such choice."""
+    if all(e.kind is DiagnosticKind.ADD and e.label.startswith(_FIRST_OF) for e in step):
+        return f"chosen since no single change stands out: halving takes fewer re-runs, of {cost_s:.0f} CPU s each"
+    shown = {option.key: facts.at(facts.everything - {option.key}) for option in facts.changes}
+    untried = [option for option in facts.changes if option.is_new and shown[option.key] is None]
+    chosen = [option for option in untried if step[0].suspects == (option.key,)]
+    if not chosen or step[0].kind is not DiagnosticKind.REVERT or Seen.ABSENT in shown.values():
+        return ""
+    chance, price = _chance([*chosen, *(o for o in untried if o not in chosen)]), _price_of_halving(len(untried))
+    if chance < 1.0 / price:
+        return ""
+    return (
+        f"chosen since by its rank one re-run ({cost_s:.0f} CPU s) finds the cause with a chance of {chance:.2f}, "
+        f"where halving {len(untried)} changes takes {price}"
+    )
 
 
 def _halve(facts: Facts, baseline: On) -> Step:
@@ -190,7 +223,7 @@ def _appearance(facts: Facts, baseline: On, pinned: On) -> tuple[Experiment, ...
     return tuple(
         Experiment(
             kind=DiagnosticKind.ADD,
-            label=f"the first {k} of {len(order)} changes",
+            label=f"{_FIRST_OF}{k} of {len(order)} changes",
             on=sets[k],
             suspects=tuple(order[:k]),
         )

@@ -10,6 +10,7 @@ from context_store import Store
 from context_store.records import Checkpoint, NewProposal, Proposal, Segment, VerdictRecord
 from contracts.enums import CauseKind, DiagnosticKind, EffectKind, ProposalState, Verdict
 from contracts.evidence import EvidenceRef
+from loops.core import WATCH_UNTIL
 from loops.debug.case import Case, declared
 from loops.debug.experiments import code_of, overrides_of, payload_of, seed_of, without_on
 from loops.debug.facts import Decision, Experiment, Facts, Identity
@@ -49,8 +50,9 @@ def propose_fix(store: Store, case: Case, facts: Facts, decision: Decision, verd
         base_state=f"commit {payload['code']['base']}, checkpoint {checkpoint.sha256} of step {checkpoint.step}",
         risk=_risk(case, checkpoint),
         verification=(
-            f"{', '.join(case.probe.series[:4])} must come back by at least half of what it lost, "
-            f"and {_guarded(case)}; else this is taken back: the run goes on from step {checkpoint.step} as before"
+            f"watched over steps {checkpoint.step + 1}-{payload[WATCH_UNTIL]}: {', '.join(case.probe.series[:4])} must "
+            f"come back by at least half of what it lost, and {_guarded(case)}, then and at the end; else the training "
+            f"is stopped there and this is taken back: the run goes on from step {checkpoint.step} as before"
         ),
         evidence=(EvidenceRef(kind="verdict", id=str(verdict.id)), *verdict.evidence[:6], *_precedents(store, case)),
         expires_at=case.investigation.opened_at + VALID_S,
@@ -134,6 +136,7 @@ def _payload(store: Store, case: Case, fixed: Identity, checkpoint: Checkpoint) 
     code = without_on(case.scene, on, newest.code_version) if has_gone_on else code_of(case.scene, on)
     overrides = dict(overrides_of(case.scene, on, without))
     planned = declared(case, "steps")
+    watched = checkpoint.step + _WATCHED_STEPS
     too_short = not isinstance(planned, int) or planned - checkpoint.step < _MIN_STEPS
     name = json.dumps([case.investigation.id, code, overrides, checkpoint.sha256], sort_keys=True)
     return {
@@ -144,7 +147,8 @@ def _payload(store: Store, case: Case, fixed: Identity, checkpoint: Checkpoint) 
         "overrides": overrides,
         "start_checkpoint": checkpoint.path,
         "start_step": checkpoint.step,
-        "max_step": checkpoint.step + _WATCHED_STEPS if too_short else None,
+        "max_step": watched if too_short else None,
+        WATCH_UNTIL: watched if too_short or not isinstance(planned, int) else min(watched, planned),
         "seed": newest.seed if has_gone_on else seed_of(case.scene, on, without),
         "entry": case.entry,
         "branch": f"lathe/fix-{hashlib.sha256(name.encode()).hexdigest()[:10]}",

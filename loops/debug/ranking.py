@@ -1,6 +1,6 @@
-"""Deterministic ranking of factors: timing, what the change is in substance, whether its words and the fields it reads
-bear on the statistics that moved, whether it names the layers, and what was excluded before. Each part is said in
-words."""
+"""Deterministic ranking of factors: timing against the onset, what the change is in substance, whether its words and
+the fields it reads bear on the statistics that moved, whether it names the layers, and what was excluded or proven
+before. Each part is said in words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from context_store import Store
 from context_store.code import diff_of
 from context_store.negatives import hash_of_diff
-from context_store.records import Anomaly, NegativeResult
-from contracts.enums import CauseKind
+from context_store.records import Anomaly, NegativeResult, Precedent
+from contracts.enums import CauseKind, Verdict
 from contracts.evidence import EvidenceRef
 from contracts.names import SeriesName
 from loops.debug.measure import Probe
@@ -35,6 +35,9 @@ _WEIGHT = {
 _EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
 _CONSEQUENCE = 0.5  # weight of the findings after the first
 _BASE, _SCOPE, _MODULE, _EXPLAINS, _READS, _HARMED = 0.1, 0.4, 0.2, 0.4, 0.3, 0.5
+_NEAR = 20  # steps before the onset at which timing counts half of what it can
+_CIRCUMSTANCE = {True: "a circumstance of the start", False: "told in the middle of the segment"}
+_HINT = 0.5  # weight of an earlier case in other circumstances
 _HARMLESS_ELSEWHERE, _SHOWN_ELSEWHERE = 0.5, 0.2  # other runs that had it, without and with the anomaly
 _PLACE = 0.5  # of a rank that departs: its machine, or its share of the data
 _FEW_LAYERS = 4
@@ -65,10 +68,14 @@ def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Rank
     """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads."""
     reads = field_reads(store, scene, anomalies[0])
     same = _with_same_change(store, scene)
+    incidents = _incidents(store, anomalies[0])
     others = stretches(store, scene, Probe.from_json(anomalies[0].probe))
     ranked = [
         _contrasted(
-            _rank_one(store, scene, factor, anomalies, _reads_of(factor, reads), same.get(factor.key, ())),
+            _as_before(
+                _rank_one(store, scene, factor, anomalies, _reads_of(factor, reads), same.get(factor.key, ())),
+                incidents,
+            ),
             contrast_of(store, factor, others),
         )
         for factor in scene.factors
@@ -84,6 +91,36 @@ def _contrasted(ranked: Ranked, contrast: Contrast) -> Ranked:
     more = ranked.score + _SHOWN_ELSEWHERE * (1.0 - ranked.score)
     score = _HARMLESS_ELSEWHERE * ranked.score if contrast.free else more
     return replace(ranked, score=score, reason=f"{ranked.reason}; {contrast.reason}", runs=contrast.evidence)
+
+
+def _as_before(ranked: Ranked, incidents: Sequence[tuple[Precedent, frozenset[str]]]) -> Ranked:
+    """More suspicious when an earlier case like this one has proven the same cause; half as much in other
+    circumstances."""
+    for precedent, causes in incidents:
+        if ranked.factor.key in causes:
+            more = _HARMED * (1.0 if precedent.is_strong else _HINT)
+            reason = f"{ranked.reason}; proven in an earlier case like this one ({precedent.investigation_id})"
+            return replace(ranked, score=ranked.score + more * (1.0 - ranked.score), reason=reason)
+    return ranked
+
+
+def _incidents(store: Store, anomaly: Anomaly) -> list[tuple[Precedent, frozenset[str]]]:
+    """Earlier cases like this one with the keys of what they have proven, the most alike first."""
+    found = []
+    for each in store.recurrence.like(anomaly):
+        suspects = store.knowledge.suspects(each.investigation_id) if each.investigation_id else []
+        found.append((each, frozenset(s.key for s in suspects if s.status is Verdict.PROVEN)))
+    return found
+
+
+def _timing(scene: Scene, factor: Factor, onset: tuple[int, int]) -> tuple[float, str]:
+    """0..1, the more the closer it came before the onset, and in words."""
+    step = scene.segment.start_step if factor.step is None else factor.step
+    gap = max(0, onset[0] - step - 1)
+    weight = (0.5 + 0.5 * _NEAR / (_NEAR + gap)) * (1.0 if factor.is_new else _EARLIER)
+    if not factor.is_new:
+        return weight, "in force since before all was well"
+    return weight, f"newly in force at step {step}" + (f", {gap} steps before it began" if gap else "")
 
 
 def _reads_of(factor: Factor, reads: Mapping[str, FieldReads]) -> FieldReads | None:
@@ -110,11 +147,12 @@ def _rank_one(
     harm = [each for each in same if each.reason_class == "caused_anomaly"]
     match += _HARMED * bool(harm)
     score = match / (_BASE + 1.0 + _SCOPE + _MODULE + _EXPLAINS + _READS + _HARMED) * _WEIGHT[factor.substance]
-    score *= (1.0 if factor.is_new else _EARLIER) * (1.0 if factor.testable else _UNTESTABLE)
+    timing, when = _timing(scene, factor, anomalies[0].onset)
+    score *= timing * (1.0 if factor.testable else _UNTESTABLE)
     score *= _EXCLUDED_BEFORE if known else 1.0
     reasons = [
-        f"newly in force at step {scene.segment.start_step}" if factor.is_new else "in force since before all was well",
-        str(factor.substance) if factor.commit else "a circumstance of the start",
+        when,
+        str(factor.substance) if factor.commit else _CIRCUMSTANCE[factor.step is None],
         "its words bear on " + ", ".join(topics) if topics else "nothing in it bears on what moved",
     ]
     reasons += [f"names layer {', '.join(layers)}"] if layers else []
@@ -129,7 +167,7 @@ def _rank_one(
 
 def factor_words(factor: Factor) -> list[str]:
     """Paths, symbols, identifiers of changed lines and config fields. Commit messages are claims, not evidence."""
-    names = [change.key for change in factor.fields]
+    names = [change.key for change in factor.fields] + ([factor.title] if factor.step is not None else [])
     for hunk in factor.hunks:
         names += [hunk.path.removesuffix(".py"), *hunk.symbols]
         for lines in changed_lines(hunk):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agents import evidence
+from agents.roles import grounded
 from context_store import Store
 from context_store.records import Diagnostic, NegativeResult, Precedent, Suspect, VerdictRecord
 from contracts.enums import DiagnosticKind, EffectKind, EffectState, Verdict
@@ -13,8 +14,10 @@ from contracts.errors import NotFound
 from contracts.evidence import EvidenceRef
 from loops.debug.case import Case
 from loops.debug.finding import series_ref
+from loops.debug.nature import Nature, in_words, stored_nature
 from loops.debug.precursors import leads
 from loops.debug.readout import ABSENT_BELOW, PRESENT_FROM
+from loops.debug.recognised import ordinal
 from loops.debug.verification import guards_of
 
 _MAX_REFS = 4
@@ -36,13 +39,17 @@ _SCORE = (
 
 
 def write_report(store: Store, case: Case) -> str:
-    """Compose the report from what the store holds on the case."""
+    """Compose the report from what the store holds on the case; a line that cites anything else is left out of it.
+
+    A proven verdict without the re-runs that show it never comes here: `agents.roles.withheld` weakens it before.
+    """
     case_id = case.investigation.id
     investigation, verdicts = store.knowledge.investigation(case_id), store.knowledge.verdicts(case_id)
     parts = [
         f"# {case.leading.statement}",
         f"Run `{case.run_id}`, case `{case_id}`. What stands in `code` names evidence: `lathe why KIND:ID` opens it.",
         *_verdicts(verdicts, investigation.statement, _watched(store, case)),
+        *_nature(stored_nature(store, case_id)),
         *_symptoms(case),
         *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
@@ -52,7 +59,9 @@ def write_report(store: Store, case: Case) -> str:
         *_exclusions(store.negatives.list(investigation_id=case_id), verdicts[0].statement if verdicts else ""),
         *_proposals(store, case_id),
     ]
-    return "\n\n".join(parts) + "\n"
+    text, removed, _ = grounded(store, "\n\n".join(parts))
+    told = f"\n\n{removed} lines are left out, since the store does not have what they cite." if removed else ""
+    return f"{text}{told}\n"
 
 
 def _refs(evidence: Iterable[EvidenceRef]) -> str:
@@ -93,6 +102,10 @@ def _verdicts(verdicts: list[VerdictRecord], outcome: str, watched: tuple[Eviden
     return lines if len(lines) > 1 else []
 
 
+def _nature(nature: Nature | None) -> list[str]:
+    return [f"Nature, by its look alone: `{nature}`; {in_words(nature)[0]}."] if nature else []
+
+
 def _symptoms(case: Case) -> list[str]:
     rows = [
         f"- steps {a.onset[0]}-{a.onset[1]}, severity {a.severity:.2f}, from the {a.supplied_by.words}: {a.statement} "
@@ -107,7 +120,8 @@ def _symptoms(case: Case) -> list[str]:
 
 def _precedents(found: list[Precedent]) -> list[str]:
     """Earlier cases like this one; what speaks against the same cause is said with them."""
-    rows = []
+    strong = sum(each.is_strong for each in found)
+    rows = [f"This is the {ordinal(1 + strong)} time in such circumstances.\n"] if strong else []
     for each in found:
         how = "the same circumstances" if each.is_strong else f"a hint only, since {'; '.join(each.differs)}"
         rows.append(
@@ -121,9 +135,10 @@ def _scene(case: Case) -> list[str]:
     if scene is None:
         return ["## What had changed", "The run has no segments, so nothing can be said about what changed."]
     before = f"`{scene.good[:10]}`" if scene.before else "nothing"
+    forked = f"; it was forked from run `{scene.parent}` there" if scene.parent else ""
     text = (
         f"The onset lies in segment {scene.segment.number}, which began at step {scene.segment.start_step} with code "
-        f"`{scene.faulty[:10]}`; before it ran {before} (`run:{case.run_id}#{scene.segment.start_step}`)."
+        f"`{scene.faulty[:10]}`{forked}; before it ran {before} (`run:{case.run_id}#{scene.segment.start_step}`)."
     )
     return ["## What had changed", text]
 

@@ -1,7 +1,8 @@
 """Suspects from the timeline: what was newly in force when the anomaly began.
 
-The window reaches from the code and configuration of the segment before (the last known good state) to those of the
-segment in which the anomaly began. Changes that were in force earlier come in only when the planner asks for them.
+The window reaches from the code and configuration of the segment before (the last known good state; for the first
+segment of a fork, that of its parent) to those of the segment in which the anomaly began, and over what the timeline
+tells of that segment up to the onset. Changes that were in force earlier come in only when the planner asks for them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from dataclasses import dataclass, field, replace
 
 from context_store import Store, diff_config
 from context_store.records import Commit, ConfigChange, Hunk
-from contracts.enums import CauseKind
+from contracts.enums import CauseKind, TimelineKind
 from contracts.events import Scalar
 from contracts.evidence import EvidenceRef
 from loops.debug.substance import Substance, changed_lines, substance
 from loops.debug.view import RunView, SegmentView
 
+_MIDWAY = {
+    TimelineKind.CONFIG: CauseKind.CONFIG,
+    TimelineKind.DATA: CauseKind.DATA,
+    TimelineKind.ENVIRONMENT: CauseKind.ENVIRONMENT,
+    TimelineKind.NOTE: CauseKind.NONE,
+}
 _HOST_FACTS = frozenset({"host", "executable", "cwd", "pid"})
 
 
@@ -28,7 +35,7 @@ class Factor:
 
     `undo` holds overrides with the earlier values. `testable` False: nothing here can switch it off. `is_new` False:
     in force before the last known good step already. `circumstance`: how the run was resumed, not what the team edited.
-    `rank`: it is the place of that rank, which another one can take.
+    `rank`: it is the place of that rank, which another one can take. `step`: where it came in the middle of a segment.
     """
 
     key: str
@@ -44,6 +51,7 @@ class Factor:
     testable: bool = True
     circumstance: bool = False
     rank: int | None = None
+    step: int | None = None
 
     @property
     def commits(self) -> tuple[str, ...]:
@@ -52,11 +60,16 @@ class Factor:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Where the anomaly began: the onset segment, the one before, and every factor, commits in topological order."""
+    """Where the anomaly began: the onset segment, the one before, and every factor, commits in topological order.
+
+    `root`: the commit with which the run began, or from which it was forked. `parent`: the run that `before` is of,
+    where the run was forked from it in this segment; else "".
+    """
 
     run_id: str
     project_id: str
-    root: str  # commit with which the run began
+    root: str
+    parent: str = ""
     segment: SegmentView
     before: SegmentView | None
     factors: tuple[Factor, ...]
@@ -87,21 +100,71 @@ def find_scene(store: Store, view: RunView, onset: tuple[int, int]) -> Scene | N
     if segment is None:
         return None
     project_id = store.runs.get(view.run_id).project_id
-    before = view.before(segment)
+    parent, before = "", view.before(segment)
+    if before is None:
+        parent, before = _forked_from(store, view.run_id, segment)
     factors: list[Factor] = []
     if before is not None:
         factors += _code_and_config(store, view, project_id, before, segment)
         factors += _environment(view.run_id, before, segment)
-        factors.append(_resume(view.run_id, segment))
-    factors += _earlier(store, view, project_id, before)
+        factors.append(_resume(view.run_id, segment, parent))
+    factors += _midway(store, view.run_id, segment, onset)
+    factors += [] if parent else _earlier(store, view, project_id, before)
     return Scene(
         run_id=view.run_id,
         project_id=project_id,
-        root=view.segments[0].code_version,
+        root=before.code_version if parent and before else view.segments[0].code_version,
+        parent=parent,
         segment=segment,
         before=before,
         factors=tuple(factors),
     )
+
+
+def _forked_from(store: Store, run_id: str, segment: SegmentView) -> tuple[str, SegmentView | None]:
+    """The parent of a fork of the same project, and its segment that made the step from which the fork goes on."""
+    run = store.runs.get(run_id)
+    if run.parent_run_id is None or store.runs.get(run.parent_run_id).project_id != run.project_id:
+        return "", None
+    step = segment.start_step if run.parent_step is None else run.parent_step
+    made = [s for s in store.runs.segments(run.parent_run_id) if s.start_step < max(step, 1)]
+    if not made:
+        return "", None
+    return run.parent_run_id, SegmentView(
+        number=made[-1].number,
+        start_step=made[-1].start_step,
+        last_step=step,
+        code_version=made[-1].code_version,
+        seed=made[-1].seed,
+        dp_size=made[-1].dp_size,
+        start_checkpoint=made[-1].start_checkpoint,
+        declared=store.runs.declared(run.parent_run_id, made[-1].number),
+        effective=store.runs.effective(run.parent_run_id, made[-1].number, step),
+        environment=made[-1].environment,
+    )
+
+
+def _midway(store: Store, run_id: str, segment: SegmentView, onset: tuple[int, int]) -> list[Factor]:
+    """What the timeline tells of the segment's steps up to the onset; nothing can switch it off.
+
+    What is used otherwise from the first step on belongs to the start: `Scene.effective`.
+    Of a field that went on changing (a schedule) the last change stands for all.
+    """
+    first = segment.start_step + 1
+    events = store.timeline.list(run_id, first, onset[1], _MIDWAY)
+    mine = [e for e in events if e.segment == segment.number and (e.step > first or e.kind is TimelineKind.NOTE)]
+    last = {str(event.detail.get("key") or f"{event.kind}:{event.title}"): event for event in mine}
+    return [
+        Factor(
+            key=f"midway:{event.id}",
+            cause_kind=_MIDWAY[event.kind],
+            title=f"{event.title} at step {event.step}",
+            evidence=(EvidenceRef(kind="event", id=str(event.id)),),
+            testable=False,
+            step=event.step,
+        )
+        for event in last.values()
+    ]
 
 
 def _code_and_config(
@@ -178,11 +241,11 @@ def _environment(run_id: str, before: SegmentView, segment: SegmentView) -> list
     ]
 
 
-def _resume(run_id: str, segment: SegmentView) -> Factor:
+def _resume(run_id: str, segment: SegmentView, parent: str) -> Factor:
     return Factor(
         key=f"resume:{segment.number}",
         cause_kind=CauseKind.RESUME,
-        title=f"the resume at step {segment.start_step} itself",
+        title=f"the {f'fork from {parent}' if parent else 'resume'} at step {segment.start_step} itself",
         evidence=(EvidenceRef(kind="run", id=run_id, slice=f"{segment.start_step}"),),
         testable=False,
     )

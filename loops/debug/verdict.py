@@ -308,6 +308,10 @@ def _fresh_verdict(store: Store, case: Case, runs: _Runs, facts: Facts, decision
             f"from random weights, {num_same} of {found.size} seed pairs differ the same way (sign test p = {p:.3f}); "
             f"mean {effect.mean:.2f} of this run's anomaly (95 % {effect.low:.2f} to {effect.high:.2f})"
         ),
-        would_overturn="more seed pairs whose mean difference is zero",
+        would_overturn=(
+            "more seed pairs whose mean difference is zero"
+            if holds
+            else f"{_MIN_PAIRS} seed pairs or more whose mean difference is clearly above zero"
+        ),
         evidence=tuple(EvidenceRef(kind="run", id=d.run_id) for pair in pairs for d in pair),
     )

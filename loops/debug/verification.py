@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from context_store import Store
+from context_store.records import Effect
+from contracts.enums import EffectState
+from loops.core import WATCH_UNTIL
 from loops.debug.case import Case, references
 from loops.debug.measure import Probe, Window, magnitude, readings
 from loops.debug.readout import control_of
@@ -29,14 +32,23 @@ class Verification:
     sentence: str
 
 
-def verify_fix(store: Store, case: Case, segment: int) -> Verification:
-    """Read the probe over the second half of the fixed segment."""
+def judge_fix(store: Store, case: Case, effect: Effect) -> Verification:
+    """By the steps for which the approval says it is watched; once the training has ended, by all of them as well."""
+    is_running = effect.state is EffectState.RUNNING
+    segment = store.runs.segments(case.run_id)[-1].number if is_running else int(effect.result["segment"])
+    watched = verify_fix(store, case, segment, effect.payload.get(WATCH_UNTIL))
+    return watched if is_running or watched.held is False else verify_fix(store, case, segment)
+
+
+def verify_fix(store: Store, case: Case, segment: int, until: int | None = None) -> Verification:
+    """Read the probe over the second half of the fixed segment, or of its steps up to `until`."""
     names = tuple(dict.fromkeys((*case.probe.names, *_GUARDS)))
     view = view_run(store, case.run_id, names=names)
     fixed = next((s for s in view.segments if s.number == segment), None)
     if fixed is None or fixed.last_step - fixed.start_step < _MIN_STEPS:
         return Verification(held=None, measure=None, sentence="the fixed segment is too short to say whether it holds")
-    window = Window(lo=fixed.start_step + 1 + (fixed.last_step - fixed.start_step) // 2, hi=fixed.last_step)
+    last = fixed.last_step if until is None else min(until, fixed.last_step)
+    window = Window(lo=fixed.start_step + 1 + (last - fixed.start_step) // 2, hi=last)
     measure = _measure(store, case, view, window)
     if measure is None:
         return Verification(held=None, measure=None, sentence="the fixed segment lacks the series of the anomaly")

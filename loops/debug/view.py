@@ -174,7 +174,8 @@ def view_run(
             dp_size=s.dp_size,
             start_checkpoint=s.start_checkpoint,
             declared=store.runs.declared(run_id, s.number),
-            effective=store.runs.effective(run_id, s.number),
+            effective=store.runs.effective(run_id, s.number, s.start_step + 1)
+            or store.runs.effective(run_id, s.number),
             moving=_moving(store, run_id, s.number, s.start_step + 1),
             environment=s.environment,
         )

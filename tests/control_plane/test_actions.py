@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from case import CASE, FINISHED, RUN, apply, approve, diagnostic, drive, finish, propose
+from case import CASE, FINISHED, RUN, apply, approve, diagnostic, drive, finish, propose, propose_fix
 from small_project import SmallProject, git, until
 
 from context_store.records import Effect, EffectRequest
@@ -118,6 +118,33 @@ def test_a_stop_waits_for_no_rerun(lathe: Lathe, bad_run: SmallProject, long_run
     drive(executor, lambda: lathe.store.effects.get("apply-1").state in FINISHED)
     states = [lathe.store.effects.get(key).state for key in ("apply-1", "d1", "d2", "d3")]
     assert states == [EffectState.DONE, EffectState.RUNNING, EffectState.RUNNING, EffectState.REQUESTED]
+
+
+@pytest.mark.parametrize(("watched", "state"), [(20, EffectState.DONE), (None, EffectState.REFUSED)])
+def test_a_loop_stops_only_a_change_of_its_own_that_is_watched(
+    lathe: Lathe, bad_run: SmallProject, watched: int | None, state: EffectState
+) -> None:
+    """The approval of a watched fix covers its end; no other training is stopped without one."""
+    more = {} if watched is None else {"watch_until": watched}
+    proposal = propose_fix(lathe, bad_run, max_step=100_000, overrides={"step_s": 0.01}, **more)
+    approve(lathe, proposal)
+    apply(lathe, proposal)
+    executor = lathe.executor("worker-a")
+    drive(
+        executor, lambda: len(lathe.store.runs.segments(RUN)) == 2 and lathe.store.runs.segments(RUN)[1].last_step > 19
+    )
+    lathe.store.effects.request(
+        EffectRequest(
+            key="stop", kind=EffectKind.STOP_RUN, payload={"run_id": RUN}, investigation_id=CASE, actor="loop:debug"
+        )
+    )
+    drive(executor, lambda: lathe.store.effects.get("stop").state in FINISHED)
+    assert lathe.store.effects.get("stop").state is state
+    fix = lathe.store.runs.segments(RUN)[-1]
+    if state is EffectState.REFUSED:
+        lathe.backend.cancel(RUN, fix.number)
+    drive(executor, lambda: lathe.store.effects.get("apply-1").state in FINISHED)
+    assert lathe.store.effects.get("apply-1").result["reason"] == "stopped"
 
 
 def test_a_main_run_starts_before_reruns_that_were_asked_for_earlier(lathe: Lathe, bad_run: SmallProject) -> None:

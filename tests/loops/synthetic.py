@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Code:
     loss_offset: float = 0.0
     shown_offset: float = 0.0  # of the logged loss only: the training is the same
     text: str = ""  # whatever else the code says; it changes no behaviour
+    speed: float = field(default=1.0, repr=False)  # of the machine; what is learned stays the same
     scatter: int = 0  # of the machine: another value gives another run of the same code
 
     def digest(self) -> int:
@@ -96,7 +97,7 @@ def measure(seed: int, stretch: Stretch) -> dict[str, np.ndarray]:
     values["update_norm/group.attention"] = 0.16 * code.attention_lr / 3e-3 * np.exp(0.01 * noise("upa"))
     wrong_order = code.num_devices not in (0, stretch.dp_size)
     values["repeated_samples"] = np.where((age > 1) & wrong_order, 4.0, 0.0)
-    values["tokens_per_second"] = 9000.0 * np.exp(0.1 * noise("speed"))
+    values["tokens_per_second"] = 9000.0 * code.speed * np.exp(0.1 * noise("speed"))
     values["step_time_s"] = 512.0 / values["tokens_per_second"]
     return values
 

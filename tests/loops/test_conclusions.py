@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from world import ATTENTION, DEVICES, NOW, README, REPORT, SCALE, SHOWN, World
 
+from agents.roles.grounding import exists
 from context_store.records import Anomaly
 from contracts.enums import CauseKind, Verdict
 from contracts.evidence import EvidenceRef
+from control_plane.case_file import case_file
 from loops.debug import detect, open_case
+from loops.debug.case import load_case
 from loops.debug.measure import Probe, Reading
-from loops.debug.nature import Nature, in_words, nature_of
+from loops.debug.nature import Nature, in_words, nature_of, stored_nature
+from loops.debug.report import write_report
 from loops.debug.verification import guards_of
 from loops.runner import Runner
 
@@ -71,6 +77,38 @@ def test_the_report_tells_what_came_of_it_once(world: World, new_runner: Callabl
     assert report.count(verdict.statement) == 1
     for diagnostic in world.store.knowledge.diagnostics(case_id):
         assert f"`run:{diagnostic.run_id}`" in report
+    cited = [EvidenceRef.parse(each) for each in re.findall(r"`([a-z_]+:[^`\s]+)`", report)]
+    assert len(cited) > 20
+    assert [str(ref) for ref in cited if not exists(world.store, ref)] == []
+
+
+def test_a_line_that_cites_what_is_not_stored_does_not_stay_in_the_report(
+    world: World, new_runner: Callable[..., Runner]
+) -> None:
+    """Shows R801-10.1: a claim whose re-run is gone is not made any more."""
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION, SCALE]))
+    case_id = diagnose(world, new_runner())
+    case = load_case(world.store, case_id)
+    suspect = world.store.knowledge.suspects(case_id)[0]
+    stranger = EvidenceRef(kind="run", id="rr-of-nobody")
+    anomaly = replace(case.leading, statement="the loss rose by magic", evidence=(stranger,))
+    report = write_report(world.store, replace(case, anomalies=(*case.anomalies, anomaly)))
+    assert "by magic" not in report
+    assert "lines are left out, since the store does not have what they cite" in report
+    assert suspect.title in report
+
+
+def test_a_machine_that_became_slow_is_stored_as_infrastructure(
+    world: World, new_runner: Callable[..., Runner]
+) -> None:
+    """Every re-run there is as slow, so no change is blamed; the class is a field and not only words."""
+    world.unseen = {"speed": 0.25}
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION]))
+    case_id = diagnose(world, new_runner())
+    assert world.store.knowledge.investigation(case_id).verdict is Verdict.CANNOT_TELL
+    assert stored_nature(world.store, case_id) is Nature.INFRASTRUCTURE
+    assert "Nature, by its look alone: `infrastructure`" in world.store.knowledge.report(case_id)
+    assert case_file(world.store, case_id)["nature"] is Nature.INFRASTRUCTURE
 
 
 def _anomaly(kind: str, *series: str) -> Anomaly:

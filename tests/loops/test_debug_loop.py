@@ -358,6 +358,45 @@ def test_a_fix_that_moves_a_guard_is_taken_back(world: World, new_runner: NewRun
     assert [e.kind for e in world.store.effects.list(investigation_id=case_id)].count(EffectKind.UNDO) == 1
 
 
+@pytest.mark.parametrize("harms", [True, False])
+def test_a_long_plan_is_looked_at_where_its_approval_says(world: World, new_runner: NewRunner, harms: bool) -> None:
+    """Design 6: a guard that moves early ends the fix long before its plan does; a good fix goes on to the end."""
+    world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert (proposal.payload["watch_until"], proposal.payload["max_step"]) == (230, None)
+    assert "watched over steps 171-230" in proposal.verification
+    world.by_parts, world.harms = True, harms
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    fixed = world.store.runs.segments("run")[-1]
+    done = [effect.kind for effect in world.store.effects.list(investigation_id=case_id)]
+    assert (fixed.start_step, fixed.last_step) == (170, 230 if harms else 240)
+    assert [done.count(kind) for kind in (EffectKind.STOP_RUN, EffectKind.UNDO)] == ([1, 1] if harms else [0, 0])
+    said = world.store.knowledge.investigation(case_id).statement
+    assert ("over steps 201-230" in said and "lm_loss got worse than allowed" in said) if harms else "fix holds" in said
+    assert set(world.executed.values()) == {1}
+
+
+def test_a_field_given_at_the_resume_is_mended_by_an_override(world: World, new_runner: NewRunner) -> None:
+    """No commit did it, so the fix is no diff: the run goes on with the field as it was before, and that holds."""
+    world.given = {"optim.router_lr": 6e-2}
+    world.train("run", world.lay_out([REPORT], [README, ATTENTION]))
+    runner = new_runner()
+    case_id = diagnose(world, runner, "run")
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == ("launch:optim.router_lr",)
+    (proposal,) = world.store.proposals.list(investigation_id=case_id)
+    assert (proposal.payload["overrides"], proposal.diff) == ({"optim.router_lr": 1e-3}, "")
+    world.store.proposals.approve(proposal.id, "Ada", Role.REVIEWER, "try it", NOW)
+    assert runner.resume(case_id).status is CaseStatus.CLOSED
+    closed = world.store.knowledge.investigation(case_id)
+    assert (closed.verdict, closed.cause_kind) == (Verdict.PROVEN, CauseKind.CONFIG)
+    assert "The fix holds" in closed.statement
+    fixed = world.store.runs.segments("run")[-1]
+    assert world.store.runs.declared("run", fixed.number)["optim.router_lr"] == 1e-3
+
+
 def test_changes_that_were_asked_for_are_remembered_with_their_reason(world: World, new_runner: NewRunner) -> None:
     """Shows R801-2.13: sent back is stored like declined."""
     world.train("run", world.lay_out([REPORT], [ATTENTION, SCALE]))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from contracts.enums import CauseKind, Verdict
+from contracts.enums import CauseKind, DiagnosticKind, Verdict
 from loops.debug.facts import Decision, Facts, Identity, On, Option, Seen
-from loops.debug.planner import next_step, refuted, unnecessary
+from loops.debug.planner import next_step, refuted, unnecessary, why_next
 
 P, A, X = Seen.PRESENT, Seen.ABSENT, Seen.IMPOSSIBLE
 
@@ -108,6 +108,25 @@ def test_many_suspects_are_bisected(culprit: int) -> None:
     decision, _ = decide(keys, world)
     assert (decision.verdict, decision.cause) == (Verdict.PROVEN, (keys[culprit],))
     assert len(ran) <= 20
+
+
+def test_what_stands_out_is_left_out_alone_and_what_does_not_is_halved() -> None:
+    """Shows the choice by chance for its price: the same nine changes, with and without one that ranks far above."""
+    for weights, expected in (([1.0] * 9, DiagnosticKind.ADD), ([8.0] + [1.0] * 8, DiagnosticKind.REVERT)):
+        seen: dict[Identity, Seen] = {}
+        keys = [f"c{number}" for number in range(9)]
+        options = tuple(
+            Option(key=key, title=key, cause_kind=CauseKind.CODE, weight=weight)
+            for key, weight in zip(keys, weights, strict=True)
+        )
+        facts = Facts(ranked=options, chronological=tuple(keys), placebos=(), seen=seen.get)
+        seen.update({Identity(on=frozenset(keys)): P, Identity(on=frozenset()): A})
+        step = next_step(facts)
+        assert not isinstance(step, Decision)
+        assert step[0].kind is expected
+        why = why_next(facts, step, 12.0)
+        assert ("a chance of 0.50, where halving 9 changes takes 5" in why) == (expected is DiagnosticKind.REVERT)
+        assert ("no single change stands out" in why) == (expected is DiagnosticKind.ADD)
 
 
 def test_no_re_run_is_spent_on_what_nothing_reads() -> None:

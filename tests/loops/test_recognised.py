@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from synthetic import CUTS
@@ -47,7 +48,7 @@ def test_the_second_time_is_raised_no_later_and_names_the_first(
     assert steps["detectors"] is not None
     assert steps["memory"] <= steps["detectors"]
     (found,) = recognise(world.store, cut(view, steps["memory"]))
-    assert found.statement.startswith("seen for time 2, see case case-")
+    assert found.statement.startswith("second time, see case case-")
     assert all(edit.subject in found.statement for edit in fault)
     assert found.evidence[0].kind == "investigation"
 
@@ -63,6 +64,51 @@ def test_an_early_case_is_decided_by_its_own_re_runs(
     verdict = world.store.knowledge.verdicts(case_id)[0]
     assert verdict.verdict is Verdict.PROVEN, verdict.statement
     assert verdict.suspect_keys == (f"commit:{world.commits[SCALE.subject]}",)
+
+
+def said_early(world: World, run_id: str, heads: list[str], seed: int) -> str:
+    """What memory says of a run twelve steps after its second resume."""
+    world.train(run_id, heads, seed=seed)
+    (found,) = recognise(world.store, cut(view_run(world.store, run_id), CUTS[1] + 12))
+    return found.statement
+
+
+def test_the_third_time_says_so_with_its_lead_though_the_change_came_again_as_another_commit(
+    world: World, new_runner: Callable[..., Runner]
+) -> None:
+    """A change that was taken back and made again is the same change under another name."""
+    back = Edit(subject="balance: as it was", path="balance.py", before=SCALE.after, after=SCALE.before)
+    again = replace(SCALE, subject="balance: count in shares once more")
+    heads = world.lay_out([REPORT], [README, ATTENTION], [SCALE], [back], [again])
+    cases = []
+    for seed, run_id in enumerate(("first", "second"), start=1):
+        world.train(run_id, [heads[0], heads[1], heads[3]], seed=seed)
+        cases.append(str(open_case(world.store, run_id, detect(world.store, run_id), NOW)))
+        new_runner().start("debug", cases[-1])
+        assert world.store.knowledge.verdicts(cases[-1])[0].verdict is Verdict.PROVEN
+    said = said_early(world, "third", [heads[1], heads[4], heads[5]], 3)
+    assert said.startswith("third time, see case case-")
+    assert all(case_id in said for case_id in cases)
+    assert "said 12 steps after the resume, 48 steps sooner than then" in said
+    assert "This is the second time in such circumstances" in world.store.knowledge.report(cases[1])
+
+
+def test_a_field_that_is_given_again_is_recognised(world: World, new_runner: Callable[..., Runner]) -> None:
+    """No commit made it; with another value, or in force before already, it is not the same."""
+    heads = world.lay_out([REPORT], [README, ATTENTION])
+    world.given = {"data.mixture": -14.6}
+    world.train("first", heads)
+    case_id = open_case(world.store, "first", detect(world.store, "first"), NOW)
+    assert case_id is not None
+    new_runner().start("debug", case_id)
+    assert world.store.knowledge.verdicts(case_id)[0].suspect_keys == ("launch:data.mixture",)
+    world.train("second", heads, seed=2)
+    view = view_run(world.store, "second")
+    (found,) = recognise(world.store, view)
+    assert found.statement.startswith(f"second time, see case {case_id}")
+    world.given = {"data.mixture": -12.0}
+    world.train("other", heads, seed=3)
+    assert recognise(world.store, view_run(world.store, "other")) == []
 
 
 def test_a_look_alike_without_the_cause_and_a_healthy_run_are_left_to_the_detectors(

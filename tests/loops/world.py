@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from synthetic import CUTS, Code, Stretch, declared, effective, measure
@@ -103,6 +104,9 @@ class World:
     not_imported: tuple[str, ...] = ()
     scatters: bool = False  # True: no two runs of the same code are bitwise equal
     harms: bool = False  # True: whatever goes on from now has a worse loss
+    by_parts: bool = False  # True: a fix runs up to the step to which it is watched, then, when asked again, to its end
+    under_way: tuple[Effect, Path, list[Event]] | None = None  # its log, and what is still to be logged
+    given: Mapping[str, Scalar] = field(default_factory=dict)  # fields given at the resume at 110, unless overridden
     unseen: Mapping[str, Any] = field(default_factory=dict)  # set from outside the code, from 110 on
 
     @property
@@ -147,17 +151,23 @@ class World:
                 number,
                 head,
                 seed,
-                Stretch(start=start, end=min(end, last), code=self.code(head)),
+                Stretch(start=start, end=min(end, last), code=self._with_fields(self.code(head), start)),
                 dp_sizes[number],
             )
         self.store.ingest.ship(run_id, folder)
 
     def carry_out(self) -> None:
-        """Do one requested effect, if there is one."""
+        """Do one requested effect, if there is one; else go on with what is under way."""
         effect = self.store.effects.claim("worker", tuple(EffectKind), 60.0, NOW)
         if effect is None:
+            if self.under_way is not None:
+                self._end_under_way(stopped=False)
             return
         self.executed[effect.key] = self.executed.get(effect.key, 0) + 1
+        if effect.kind is EffectKind.STOP_RUN:
+            self._end_under_way(stopped=True)
+            self.store.effects.complete(effect.key, {})
+            return
         if effect.kind is EffectKind.UNDO:
             self.store.effects.complete(effect.key, {"segment": len(self.store.runs.segments("run"))})
             return
@@ -167,9 +177,21 @@ class World:
             self.store.effects.fail(effect.key, "the patch does not apply", "make it by hand")
             return
         result = self._run(effect, commit)
-        self.store.effects.complete(
-            effect.key, {**result, "commit": commit, "diff": diff, "tree": commit, "cpu_s": 1.0}
-        )
+        if self.under_way is None:
+            self.store.effects.complete(
+                effect.key, {**result, "commit": commit, "diff": diff, "tree": commit, "cpu_s": 1.0}
+            )
+
+    def _end_under_way(self, *, stopped: bool) -> None:
+        assert self.under_way is not None
+        (effect, log, later), self.under_way = self.under_way, None
+        run_id = str(effect.payload["run_id"])
+        step = self.store.runs.segments(run_id)[-1].last_step
+        later = [Finished(step=step, reason="stopped")] if stopped else later
+        log.write_bytes(log.read_bytes() + b"".join(encode(event) for event in later))
+        self.store.ingest.ship(run_id, log.parent.parent)
+        number = len(self.store.runs.segments(run_id)) - 1
+        self.store.effects.complete(effect.key, {"run_id": run_id, "segment": number, "cpu_s": 1.0})
 
     def code(self, commit: str) -> Code:
         """What the files of a commit set."""
@@ -210,16 +232,29 @@ class World:
         code = self.code(commit)
         if self.scatters:
             code = replace(code, scatter=int(hashlib.sha256(payload["run_id"].encode()).hexdigest()[:6], 16))
+        code = self._with_fields(code, payload["start_step"], payload["overrides"])
         stretch = Stretch(start=payload["start_step"], end=end, code=code)
-        self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
+        events, log = self._segment(payload["run_id"], folder, number, commit, seed, stretch, dp_size)
+        if resumes and self.by_parts:
+            early = [e for e in events if isinstance(e, SegmentStarted) or e.step <= payload["watch_until"]]
+            log.write_bytes(b"".join(encode(event) for event in early))
+            self.under_way = effect, log, [event for event in events if event not in early]
         if resumes:
             self.store.code.ingest("project", self.project)
         self.store.ingest.ship(payload["run_id"], folder)
         return {"run_id": payload["run_id"], "segment": number, "last_step": end, "reason": "completed", "message": ""}
 
+    def _with_fields(self, code: Code, start: int, overrides: Mapping[str, Scalar] = MappingProxyType({})) -> Code:
+        """The code with what was given at the resume and in `overrides` (`optim.router_lr` sets `router_lr`)."""
+        known = {f.name for f in fields(Code)}
+        values = {**(self.given if start >= CUTS[1] else {}), **overrides}
+        named = {key.rpartition(".")[2]: value for key, value in values.items()}
+        return replace(code, **{name: value for name, value in named.items() if name in known})  # type: ignore[arg-type]
+
     def _segment(
         self, run_id: str, folder: Path, number: int, commit: str, seed: int, stretch: Stretch, dp_size: int
-    ) -> None:
+    ) -> tuple[list[Event], Path]:
+        """What it logs, and where."""
         code = stretch.code
         if stretch.start >= CUTS[1]:
             code = replace(code, **self.unseen)
@@ -245,6 +280,7 @@ class World:
         log = segment_folder(folder, number) / "events.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(b"".join(encode(event) for event in events))
+        return events, log
 
     def _steps(self, seed: int, stretch: Stretch) -> list[Event]:
         values = measure(seed, stretch)

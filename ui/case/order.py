@@ -30,7 +30,7 @@ _ACTS = {
 _NAMES = {
     "run_id": "run", "project_id": "project", "start_step": "from step", "max_step": "up to step", "code base": "code",
     "code revert": "without the commit", "code pick": "with the commit", "overrides": "configuration set to",
-    "start_checkpoint": "from checkpoint", "source_segment": "all else as in segment",
+    "start_checkpoint": "from checkpoint", "watch_until": "watched to step", "source_segment": "all else as in segment",
 }  # fmt: skip
 _FOR_THE_MACHINE = ("project_id", "entry", "seed", "source_segment", "start_checkpoint")  # bound, but read last
 _COMMAND = "check"  # run as it stands, word by word

@@ -59,13 +59,15 @@ class SuppliedBy(Body):
 
 class CaseFile(OneInvestigation):
     """`run`: null for a case about none. `verification_run`: result of the effect that carried the fix, or null.
-    `budget`: null until it was opened."""
+    `budget`: null until it was opened. `nature`: what the findings look like where no cause was proven, else null.
+    """
 
     run: Run | None
     anomalies: list[Anomaly]
     suspects: list[Suspect]
     supplied_by: SuppliedBy
     diagnostics: list[Diagnostic]
+    nature: str | None
     verdicts: list[VerdictRecord]
     proposals: list[Proposal]
     negatives: list[NegativeResult]
