@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from needs import CASE, NOW, documents, hands, lines, need, open_case
+from needs import CASE, NOW, deploy, documents, hands, lines, need, open_case
 
 from agents.llm import Door, LocalBudget, Outside
 from context_store import Store, open_store
-from contracts.enums import InvestigationState, Role
-from loops.core import AwaitsPerson
+from contracts.enums import EffectKind, InvestigationState, Role
+from contracts.errors import UserInputError
+from loops.core import AwaitsPerson, Limits
 from loops.quantify.card import card
+from loops.quantify.deployment import Deployed, DeployPayload, read_back
 from loops.quantify.labels import Label
 from loops.quantify.loop import ClassifierLoop
 from loops.quantify.need import Labeller, Option
@@ -36,10 +38,15 @@ def store(database_url: str) -> Iterator[Store]:
         yield opened
 
 
-def runner(store: Store, folder: Path, door: Callable[[], Door | None] = lambda: None, stands: str = "") -> Runner:
-    loop = ClassifierLoop(store, lambda name: stands, lambda: NOW)
+def runner(
+    store: Store, folder: Path, door: Callable[[], Door | None] = lambda: None, stands: str = "",
+    limits: Limits | None = None,
+) -> Runner:  # fmt: skip
+    loop = ClassifierLoop(store, folder, lambda name: stands, lambda: NOW)
     wait = hands(store, folder, door)
-    return Runner(store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
+    return Runner(
+        store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: NOW, wait=wait, limits=limits
+    )
 
 
 def test_from_the_need_to_a_proposal(store: Store, tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_a_text_file_that_was_changed_is_not_worked_on(store: Store, tmp_path: P
         path.write_text(path.read_text().replace("meeting", "winning"))
 
     carry_out, done = hands(store, tmp_path), itertools.count()
-    loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+    loop = ClassifierLoop(store, tmp_path, lambda name: "", lambda: NOW)
 
     def wait() -> None:
         if next(done) == 1:
@@ -192,22 +199,64 @@ def test_without_a_model_a_need_that_wants_one_says_so(store: Store, tmp_path: P
 
 
 def test_what_is_deployed_is_kept_where_a_later_case_finds_nothing_better(store: Store, tmp_path: Path) -> None:
-    """Shows R801-5.6: the earlier version is measured on the new set first, and a worse one is not proposed."""
+    """Shows R801-5.6: the earlier version is measured on the new set first, and a worse one is not proposed. What had
+    taught it does not judge it."""
     earlier = "classifier-offers-0"
-    texts = documents(tmp_path, lines(900))
+    texts = documents(tmp_path, lines(700))
     first = open_case(store, tmp_path, need(first_labels=120, max_versions=1), texts, earlier)
     runner(store, tmp_path).start("classifier", earlier)
-    standing = first.standing()
-    assert standing is not None
-    payload = {"name": "offers", "option": "model", "sha256": standing["model_sha256"]}
-    body = {**payload, "version": 1, "case_id": earlier}
-    store.casework.put(earlier, "deployed", "deployed", body, NOW - 1.0)
+    deployed = deploy(first, tmp_path)
+    assert read_back(deployed.folder, deployed.payload, need()) == deployed.payload.sha256
+    (deployed.folder / "rules.json").write_text('[[["prize"], true]]')
+    assert read_back(deployed.folder, deployed.payload, need()) != deployed.payload.sha256
+    (deployed.folder / "rules.json").write_text("[]")
     poor = need(first_labels=12, label_budget=12, max_versions=1, seed=5)
-    later = open_case(store, tmp_path, poor, documents(tmp_path, lines(500, seed=9)))
-    assert (
-        runner(store, tmp_path, stands=standing["model_sha256"]).start("classifier", CASE).status is CaseStatus.CLOSED
-    )
+    later = open_case(store, tmp_path, poor, documents(tmp_path, lines(700)), deployed=deployed)
+    done = runner(store, tmp_path, stands=deployed.payload.sha256).start("classifier", CASE)
+    assert done.status is CaseStatus.CLOSED
     kept, worse = later.versions()
-    assert (kept["number"], kept["decision"]["is_taken"], kept["model_sha256"]) == (0, True, standing["model_sha256"])
+    assert (kept["number"], kept["decision"]["is_taken"], kept["sha256"]) == (0, True, deployed.payload.sha256)
     assert not worse["decision"]["is_taken"]
     assert not store.proposals.list(investigation_id=CASE)
+    sampled, place = later.sample(), texts.place()
+    assert sampled is not None
+    taught = {texts.texts[place[item]] for item in first.batches()["train-1"]["items"]}
+    judging = {texts.texts[place[item]] for item in [*sampled["evaluation"], *sampled["held_out"]]}
+    assert not {text.removesuffix(" again") for text in taught} & {text.removesuffix(" again") for text in judging}
+
+
+def test_a_deployed_file_that_is_gone_is_said_before_a_case_begins(store: Store, tmp_path: Path) -> None:
+    payload = DeployPayload(name="offers", case_id="c", version=1, option="model", sha256="0" * 64, base="")
+    with pytest.raises(UserInputError, match="cannot be compared"):
+        open_case(
+            store, tmp_path, need(), documents(tmp_path, lines(30)),
+            deployed=Deployed(payload=payload, folder=tmp_path / "gone"),
+        )  # fmt: skip
+
+
+def test_a_case_that_is_stopped_proposes_what_stands(store: Store, tmp_path: Path) -> None:
+    book = open_case(store, tmp_path, need(), documents(tmp_path, lines(300)))
+    done = runner(store, tmp_path, limits=Limits(max_rounds=2)).start("classifier", CASE)
+    assert done.status is CaseStatus.WAITING_FOR_APPROVAL
+    assert len(book.versions()) == 1
+    final = book.final()
+    assert final is not None
+    assert final["held_out"]["num_texts"] >= 40
+    assert any("stopped after 2 rounds" in each.observed for each in store.negatives.list(investigation_id=CASE))
+
+
+def test_a_piece_of_work_that_runs_over_says_so(store: Store, tmp_path: Path) -> None:
+    book = open_case(store, tmp_path, need(), documents(tmp_path, lines(300)))
+    now = itertools.count(NOW, 100.0)
+    loop = ClassifierLoop(store, tmp_path, lambda name: "", lambda: NOW)
+
+    def claimed_only() -> None:
+        store.effects.claim("worker", (EffectKind.CASE_WORK,), 0.0, NOW)
+
+    driver = Runner(
+        store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: next(now), wait=claimed_only,
+        limits=Limits(wall_s=500.0),
+    )  # fmt: skip
+    assert driver.start("classifier", CASE).status is CaseStatus.CLOSED
+    (failure,) = book.failures()
+    assert failure["message"] == "the time was up before it was done"

@@ -90,7 +90,7 @@ def drive(url: str, folder: Path) -> CaseStatus:
         open_store(url, clock=lambda: NOW) as store,
         psycopg.connect(url, row_factory=dict_row, **options) as connection,  # type: ignore[arg-type]
     ):
-        loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+        loop = ClassifierLoop(store, folder, lambda name: "", lambda: NOW)
         wait = deadly_hands(store, folder, folder / "moments")
         saver = DyingSaver(connection)  # type: ignore[arg-type]
         runner = Runner(store=store, checkpointer=saver, loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
@@ -137,7 +137,7 @@ def untouched(store: Store, folder: Path, texts: object) -> list[dict[str, objec
 
     other = f"{CASE}-calm"
     book = open_case(store, folder, need(name="calm", max_versions=2), texts, other)  # type: ignore[arg-type]
-    loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+    loop = ClassifierLoop(store, folder, lambda name: "", lambda: NOW)
     wait = hands(store, folder)
     Runner(store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: NOW, wait=wait).start(
         loop.name, other

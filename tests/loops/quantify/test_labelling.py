@@ -78,7 +78,6 @@ def test_the_prompt_is_tuned_by_its_mistakes_and_decided_on_texts_it_never_saw()
 
 
 def test_gepa_proposes_and_what_is_used_is_what_it_found_to_the_byte() -> None:
-    pytest.importorskip("gepa", reason="needs the extra dspy")
     better = f"You label texts.  \n\tAlso texts with {HARD} are offers.\r\nAnswer offer or letter."
     asked: list[str] = []
 
@@ -104,7 +103,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     except ImportError:
         with pytest.raises(EnvironmentFault, match="GEPA is not installed") as error:
             list(ByGepa(need=need(), reflect=str).propose(LabelPrompt(text="x"), _examples(4, 0), _judge))
-        assert "[dspy]" in error.value.remedy
+        assert "[gepa]" in error.value.remedy
 
 
 def _labels(source: str, said: dict[str, bool], batch: str = "b") -> list[Label]:
