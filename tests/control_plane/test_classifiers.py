@@ -227,6 +227,6 @@ def test_labels_of_a_file_are_all_taken_or_none(
 
 
 def test_a_prompt_of_no_model_is_refused(lathe: Lathe, settings: Settings, tmp_path: Path) -> None:
+    wanted, given = _need(option=Option.PROMPT), texts(tmp_path, rows(20))
     with pytest.raises(UserInputError, match="there is no prompt"):
-        wanted = _need(option=Option.PROMPT)
-        classifiers.open_need(lathe.store, settings.cases_folder, wanted, texts(tmp_path, rows(20)), time.time())
+        classifiers.open_need(lathe.store, settings.cases_folder, wanted, given, time.time())

@@ -16,12 +16,13 @@ from needs import CASE, NOW, deploy, documents, hands, lines, need, open_case
 
 from agents.llm import Door, LocalBudget, Outside
 from context_store import Store, open_store
+from context_store.records import Amount
 from contracts.enums import EffectKind, InvestigationState, Role
 from contracts.errors import UserInputError
 from loops.core import AwaitsPerson, Limits
 from loops.quantify.card import card
 from loops.quantify.deployment import Deployed, DeployPayload, read_back
-from loops.quantify.labels import Label
+from loops.quantify.labels import Label, agreements
 from loops.quantify.loop import ClassifierLoop
 from loops.quantify.need import Labeller, Option
 from loops.runner import CaseStatus, Runner
@@ -152,12 +153,16 @@ def _scripted(body: Any) -> Turn:
     return Turn(text="offer" if len(words & offers) >= 3 else "letter")
 
 
+def door_to(server: ScriptedServer, budget: LocalBudget) -> Door:
+    numbers = itertools.count()
+    outside = Outside(clock=time.monotonic, sleep=lambda seconds: None, new_id=lambda: str(next(numbers)))
+    return Door([openai_model(server)], budget, outside)
+
+
 @pytest.fixture
 def door() -> Iterator[Callable[[], Door]]:
-    numbers = itertools.count()
     with ScriptedServer(_scripted) as server:
-        outside = Outside(clock=time.monotonic, sleep=lambda seconds: None, new_id=lambda: str(next(numbers)))
-        yield lambda: Door([openai_model(server)], LocalBudget(PLENTY), outside)
+        yield lambda: door_to(server, LocalBudget(PLENTY))
 
 
 def test_a_model_labels_for_training_and_its_agreement_is_measured(
@@ -188,6 +193,56 @@ def test_a_model_labels_for_training_and_its_agreement_is_measured(
     (version,) = book.versions()
     assert version["num_labels"] == 50  # 20 of the first texts have the labels that the prompt was tuned by
     assert json.loads(json.dumps(final)) == final
+
+
+def _refusing(body: Any) -> Turn:
+    """As `_scripted`, but for texts it will not look at, and answers that nobody can read."""
+    text = str(body["messages"][1]["content"])
+    if "guarantee" in text.split()[:6]:
+        return Turn(status=400, message="refused by the content policy")
+    return Turn(text="hm") if "urgent" in text.split()[:6] else _scripted(body)
+
+
+def test_a_model_is_the_reference_and_persons_give_a_second_number(store: Store, tmp_path: Path) -> None:
+    """Shows R801-5.3, R801-5.4: no prompt can be judged by itself; a text the model refuses is no label and no end."""
+    wanted = need(
+        labellers=(Labeller.MODEL, Labeller.PERSON), evaluation_size=40, first_labels=60, label_budget=60,
+        max_versions=1, option=Option.BEST,
+    )  # fmt: skip
+    truth = {row["id"]: row["label"] == "offer" for row in lines(300)}
+    book = open_case(store, tmp_path, wanted, documents(tmp_path, lines(300, labelled=False)))
+    with ScriptedServer(_refusing) as server:
+        driver = runner(store, tmp_path, lambda: door_to(server, LocalBudget(PLENTY)))
+        done = driver.start("classifier", CASE)
+        for item in book.batches()["evaluation"]["items"][:20]:
+            book.put_label(Label(item=item, source="person:ada", positive=truth[item], batch="evaluation"))
+    assert done.status is CaseStatus.WAITING_FOR_APPROVAL, book.failures()
+    assert any("no answer" in each["answer"] for each in book.unreadable())
+    assert any(each["answer"] == "hm" for each in book.unreadable())
+    assert [each["why"] for each in book.prompts()] == [""]  # none was tuned
+    final, (proposal,) = book.final(), store.proposals.list()
+    assert final is not None
+    assert final["prompt"]["is_reference"]
+    assert proposal.payload["option"] == "model"
+    assert "the reference itself" in proposal.risk
+    (pair,) = [each for each in agreements(book.labels(), wanted.labellers) if each.second is Labeller.PERSON]
+    assert 10 <= pair.num_texts <= 20
+
+
+def test_labelling_ends_where_the_budget_does_and_the_case_goes_on(store: Store, tmp_path: Path) -> None:
+    wanted = need(
+        labellers=(Labeller.GIVEN, Labeller.MODEL), evaluation_size=40, first_labels=60, per_round=20, label_budget=60,
+        max_versions=1,
+    )  # fmt: skip
+    book = open_case(store, tmp_path, wanted, documents(tmp_path, lines(300)))
+    with ScriptedServer(_scripted) as server:
+        budget = LocalBudget(Amount(tokens=24_000, usd=100.0, wall_s=100_000.0))
+        runner(store, tmp_path, lambda: door_to(server, budget)).start("classifier", CASE)
+    tuned, labelled = book.tuned(), book.labelled()
+    assert tuned is not None
+    assert "budget" in tuned["stopped"] or any("budget" in each["stopped"] for each in labelled.values())
+    assert set(labelled) == {"evaluation", "train-1"}
+    assert book.standing_prompt_sha256() == tuned["stands"] == book.prompts()[0]["sha256"]
 
 
 def test_without_a_model_a_need_that_wants_one_says_so(store: Store, tmp_path: Path) -> None:
