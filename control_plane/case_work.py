@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.llm.errors import ModelUnavailable
 from context_store import Store
 from context_store.records import Effect
 from contracts.errors import DatabaseUnavailable, LatheError, UserInputError
@@ -30,6 +31,7 @@ MODULES: Mapping[str, str] = {  # of each loop that has work of its own
     "recipe": "loops.potential.recipe.work",
 }
 _LOOK_S = 1.0
+_MODEL_AWAY_S = 15.0  # before a piece of work that no model answers is begun again
 
 
 def main(key: str) -> None:
@@ -43,6 +45,9 @@ def main(key: str) -> None:
             answer = {"answer": _do(lathe, effect, files.folder)}
         except DatabaseUnavailable:
             raise
+        except ModelUnavailable:  # nothing it did is lost: it is begun again, as long as its reservation lasts
+            threading.Event().wait(_MODEL_AWAY_S)
+            os._exit(PUT_OFF)
         except LatheError as error:
             answer = {"error": error.message, "remedy": error.remedy}
         _write(files.answer, answer)

@@ -14,19 +14,25 @@ from context_store.records import Investigation, Project
 from contracts.errors import NotFound, UserInputError
 from control_plane.disk import explained
 from loops.quantify.casebook import LOOP, CaseBook, Question, documents_path
+from loops.quantify.deployment import Deployed, copy_deployed
 from loops.quantify.documents import Documents
 from loops.quantify.labels import Label, agreements
-from loops.quantify.need import Labeller, Need
+from loops.quantify.need import Labeller, Need, Option
 
 PROJECT = "classifiers"
 Json = dict[str, Any]
 
 
-def open_need(store: Store, cases: Path, need: Need, documents: Documents, at: float) -> Investigation:
-    """A case for the need, with a copy of the texts in its folder below `cases`; a worker takes it up.
+def open_need(
+    store: Store, cases: Path, need: Need, documents: Documents, at: float, deployed: Deployed | None = None
+) -> Investigation:
+    """A case for the need, with a copy of the texts in its folder below `cases`, and of what is `deployed` under its
+    name now, which every version is held against; a worker takes it up.
 
-    UserInputError when the reference labels are to be given and are not there.
+    UserInputError when the reference labels are to be given and are not there, or a prompt of no model.
     """
+    if need.option is Option.PROMPT and Labeller.MODEL not in need.labellers:
+        raise UserInputError("without a model that labels there is no prompt", remedy="add model to --labellers")
     if need.labellers[0] is Labeller.GIVEN and not documents.labels:
         raise UserInputError("no text has a label", remedy="give --labels FILE, or let --labellers begin with person")
     for label in documents.labels.values():
@@ -37,9 +43,12 @@ def open_need(store: Store, cases: Path, need: Need, documents: Documents, at: f
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         documents.write(documents_path(folder))
+        if deployed is not None:
+            copy_deployed(deployed, folder)
     store.projects.put(Project(id=PROJECT, path=str(cases), backend="none"))
     case = store.knowledge.open_case(case_id, project_id=PROJECT, loop=LOOP, title=f"classifier {need.name}", at=at)
-    CaseBook(store, case_id, at).put_need(need, documents.sha256, len(documents.texts))
+    base = None if deployed is None else deployed.payload.model_dump()
+    CaseBook(store, case_id, at).put_need(need, documents.sha256, len(documents.texts), base)
     return case
 
 
@@ -64,26 +73,35 @@ def put_label(store: Store, case_id: str, batch: str, item: str, label: str, *, 
     """What a person says of a text. Returns the progress. Raises NotFound for a text that nobody asked about, and
     UserInputError where the same person has labelled it otherwise."""
     book = CaseBook(store, case_id, at)
-    positive = book.need().is_positive(label)
-    if item not in book.batches().get(batch, {"items": ()})["items"]:
-        raise NotFound(f"nobody asked about '{item}' in {batch}", remedy="label what the next question shows")
-    new = Label(item=item, source=f"{Labeller.PERSON.value}:{person}", positive=positive, batch=batch)
-    if not book.put_label(new):
-        (known,) = (each for each in book.told() if (each.batch, each.item, each.source) == (batch, item, new.source))
-        if known.positive != positive:
-            raise UserInputError(
-                f"{person} has labelled '{item}' otherwise", remedy="a first label stays; a second person may differ"
-            )
+    _put(book, [(batch, item, label)], person)
     return progress(book, person)
 
 
 def put_labels(store: Store, case_id: str, labels: Sequence[tuple[str, str]], *, person: str, at: float) -> Json:
-    """As `put_label`, of (item, label) wherever the case asked about the item. Returns the progress."""
+    """As `put_label`, of (item, label) wherever the case asked about the item: all of them, or none where one is
+    refused. Returns the progress."""
     book = CaseBook(store, case_id, at)
     batches = {item: name for name, batch in book.batches().items() for item in batch["items"]}
-    for item, label in labels:
-        put_label(store, case_id, batches.get(item, ""), item, label, person=person, at=at)
+    _put(book, [(batches.get(item, ""), item, label) for item, label in labels], person)
     return progress(book, person)
+
+
+def _put(book: CaseBook, labels: Sequence[tuple[str, str, str]], person: str) -> None:
+    """(batch, item, label) each; all are looked at before the first is written."""
+    need, source, batches = book.need(), f"{Labeller.PERSON.value}:{person}", book.batches()
+    told = {(each.batch, each.item): each.positive for each in book.told() if each.source == source}
+    new = []
+    for batch, item, label in labels:
+        positive = need.is_positive(label)
+        if item not in batches.get(batch, {"items": ()})["items"]:
+            raise NotFound(f"nobody asked about '{item}' in {batch}", remedy="label what the next question shows")
+        if told.setdefault((batch, item), positive) != positive:
+            raise UserInputError(
+                f"{person} has labelled '{item}' otherwise", remedy="a first label stays; a second person may differ"
+            )
+        new.append(Label(item=item, source=source, positive=positive, batch=batch))
+    for each in new:
+        book.put_label(each)
 
 
 def next_question(book: CaseBook, person: str) -> Question | None:

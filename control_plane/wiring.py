@@ -126,17 +126,22 @@ class Lathe:
         from control_plane.chat import mind_of
         from loops.core import Limits
         from loops.evolve.loop import LIMITS as EVOLVE_LIMITS
+        from loops.quantify import limits as of_classifiers
+        from loops.quantify.casebook import CaseBook
         from loops.runner import Runner
 
         mind = mind_of(self)
-        limits = Limits(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Limits()
+        models = Amount(tokens=mind.budget.tokens, usd=mind.budget.usd) if mind.models else Amount()
         loops = {loop.name: loop for loop in self._loops(mind)}
         return Runner(
             store=self.store,
             checkpointer=self.checkpointer(),
             loops=loops,
-            limits=limits,
-            limits_of={"evolve": EVOLVE_LIMITS},
+            limits=Limits(tokens=models.tokens, usd=models.usd),
+            limits_of={
+                "evolve": lambda case_id: EVOLVE_LIMITS,
+                "classifier": lambda case_id: of_classifiers.of_case(CaseBook(self.store, case_id, 0.0), models),
+            },
             wait=wait,
         )
 
@@ -151,7 +156,7 @@ class Lathe:
         seeds = range(_FIRST_FRESH_SEED, _FIRST_FRESH_SEED + self.settings.fresh_seeds)
         colleague = Colleague(self.store, lambda case_id: mind.door_of_case(self.store, case_id))
         debug = DebugLoop(self.store, DebugOptions(fresh_seeds=tuple(seeds), colleague=colleague))
-        classifiers = ClassifierLoop(self.store, self._deployed_classifier)
+        classifiers = ClassifierLoop(self.store, self.settings.cases_folder, self._deployed_classifier)
         return debug, classifiers, PotentialLoop(self.store), RecipeLoop(self.store), EvolveLoop(self.store)
 
     def _deployed_classifier(self, name: str) -> str:

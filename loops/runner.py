@@ -56,7 +56,7 @@ class CaseProgress:
 class Runner:
     """Drives cases to the next point where a person is needed, or to their end.
 
-    `limits_of`: of loops whose cases take longer, or less, than `limits` allows.
+    `limits_of`: case id -> limits, of loops whose cases take longer, or less, than `limits` allows.
     `wait` is called while effects are pending: it sleeps, or, in a process that is its own executor, carries them out.
     `checkpointer` is any LangGraph saver; its serializer is made strict (no classes are ever restored from it).
     """
@@ -68,7 +68,7 @@ class Runner:
         checkpointer: BaseCheckpointSaver[Any],
         loops: Mapping[str, Loop],
         limits: Limits | None = None,
-        limits_of: Mapping[str, Limits] | None = None,
+        limits_of: Mapping[str, Callable[[str], Limits]] | None = None,
         clock: Callable[[], float] = time.time,
         wait: Callable[[], None] = _nap,
     ) -> None:
@@ -91,7 +91,8 @@ class Runner:
         if self._snapshot(case_id).values or self._is_closed(case_id):
             return self.resume(case_id)
         project = self._store.knowledge.investigation(case_id).project_id
-        self._store.budgets.open_share(case_id, self._limits(name).amount, self._store.budgets.of_project(project))
+        limits = self._limits(name, case_id)
+        self._store.budgets.open_share(case_id, limits.amount, self._store.budgets.of_project(project))
         return self._invoke(case_id, CaseState(loop=name, case_id=case_id, round=0))
 
     def resume(self, case_id: str) -> CaseProgress:
@@ -119,8 +120,11 @@ class Runner:
     # --- the graph and its state --------------------------------------------------------------------------------
 
     def _config(self, case_id: str) -> RunnableConfig:
-        most = max(each.max_rounds for each in (self._default_limits, *self._limits_of.values()))
-        limit = _STEPS_PER_ROUND * (most + 4)
+        try:
+            limits = self._limits(self._store.knowledge.investigation(case_id).loop, case_id)
+        except NotFound:
+            limits = self._default_limits
+        limit = _STEPS_PER_ROUND * (limits.max_rounds + 4)
         return {"configurable": {"thread_id": case_id}, "recursion_limit": limit}
 
     def _snapshot(self, case_id: str) -> StateSnapshot:
@@ -160,7 +164,7 @@ class Runner:
     def recall(self, state: CaseState) -> CaseState:
         """Say what may be spent and when it stops; ask the store what is known not to work, before anything is new."""
         budget = self._store.budgets.state(state["case_id"])  # less than the limits where the project has less left
-        granted = replace(self._limits(state["loop"]), reruns=budget.reruns, cpu_s=budget.cpu_s)
+        granted = replace(self._limits(state["loop"], state["case_id"]), reruns=budget.reruns, cpu_s=budget.cpu_s)
         self._write(state, "limits", granted.sentence)
         question = self._loops[state["loop"]].recall(state["case_id"])
         found = self._store.negatives.search(question.text, project_id=question.project_id, limit=5)
@@ -214,7 +218,8 @@ class Runner:
         for request in self._plan(state):
             if request.effect.key in wanted:
                 self._store.effects.request(request.effect)
-        self._until_finished(state["effect_keys"], deadline=self._began + self._limits(state["loop"]).wall_s)
+        limits = self._limits(state["loop"], state["case_id"])
+        self._until_finished(state["effect_keys"], deadline=self._began + limits.wall_s)
         return CaseState()
 
     def measure(self, state: CaseState) -> CaseState:
@@ -344,15 +349,16 @@ class Runner:
         """What ends the search whatever the loop would do next: a person's word, or a limit; "" for nothing."""
         if person := sum_up_of(self._store, state["case_id"]).stopped_by:
             return f"{person} asked to stop"
-        limits = self._limits(state["loop"])
+        limits = self._limits(state["loop"], state["case_id"])
         if state["round"] >= limits.max_rounds:
             return f"stopped after {limits.max_rounds} {limits.unit}"
         if self._clock() - self._began > limits.wall_s:
             return f"stopped after {limits.wall_s:.0f} s"
         return ""
 
-    def _limits(self, loop: str) -> Limits:
-        return self._limits_of.get(loop, self._default_limits)
+    def _limits(self, loop: str, case_id: str) -> Limits:
+        own = self._limits_of.get(loop)
+        return self._default_limits if own is None else own(case_id)
 
     def _until_finished(self, keys: Sequence[str], *, deadline: float | None) -> None:
         """Return when every effect is finished; past the deadline those that nobody began are refused."""

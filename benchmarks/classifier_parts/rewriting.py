@@ -18,6 +18,8 @@ from loops.pipelines.rewriter import RULES, Rewriter, agreeing_lines, evaluate, 
 _MAX_CHARS = 4000
 _NUM_MAILS = 1500
 _NUMBER = re.compile(r"\d+")
+_SIGN = re.compile(r"(?<=[\w ])[-+<>!](?=[\w =])")
+_TURNED = {"-": "+", "+": "-", "<": ">", ">": "<", "!": "="}
 
 
 def measure(texts: Sequence[str], forms: Sequence[str], groups: Ints, rng: np.random.Generator) -> dict[str, Any]:
@@ -50,16 +52,28 @@ def _revisions() -> list[Revision[Rewriter]]:
 
 
 def _audited(clean: Sequence[str], rng: np.random.Generator) -> dict[str, Any]:
-    """Wrong rewrites: a number changed, or a word of a line taken out."""
+    """Wrong rewrites: a number changed, a word taken out, two words exchanged, or a sign turned."""
     wrong = [each for text in clean if (each := _wrong(text, rng)) is not None]
     caught = sum(not audit(before, after, ()).passed for before, after in wrong)
     return {"audit_caught": caught, "audit_planted": len(wrong)}
 
 
 def _wrong(text: str, rng: np.random.Generator) -> tuple[str, str] | None:
-    if (number := _NUMBER.search(text)) is not None and rng.random() < 0.5:
+    """None where the drawn change cannot be made in this text."""
+    words, signs = list(re.finditer(r"\b[a-zA-Z]{3,}\b", text)), list(_SIGN.finditer(text))
+    kind = int(rng.integers(4))
+    if kind == 0 and (number := _NUMBER.search(text)) is not None:
         return text, f"{text[: number.start()]}{int(number[0]) + 1}{text[number.end() :]}"
-    words = list(re.finditer(r"\b[a-zA-Z]{3,}\b", text))
+    if kind == 1 and len(words) > 1:
+        first, second = sorted(rng.permutation(len(words))[:2].tolist())
+        one, other = words[first], words[second]
+        if one[0] == other[0]:
+            return None
+        between = text[one.end() : other.start()]
+        return text, f"{text[: one.start()]}{other[0]}{between}{one[0]}{text[other.end() :]}"
+    if kind == 2 and signs:
+        chosen = signs[int(rng.integers(len(signs)))]
+        return text, f"{text[: chosen.start()]}{_TURNED[chosen[0]]}{text[chosen.end() :]}"
     if not words:
         return None
     chosen = words[int(rng.integers(len(words)))]

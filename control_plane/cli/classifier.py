@@ -27,6 +27,8 @@ def new(
     evaluation: Annotated[int, typer.Option(min=10, help="Texts that judge every version.")] = 300,
     first: Annotated[int | None, typer.Option(min=10, help="Labels before the first version.")] = None,
     budget: Annotated[int | None, typer.Option(min=10, help="Labels for training in all.")] = None,
+    per_round: Annotated[int, typer.Option(min=10, help="Labels that are asked for at once.")] = 100,
+    versions: Annotated[int, typer.Option(min=1, help="At most so many are made.")] = 10,
     option: Annotated[str, typer.Option(help="Deploy the prompt, the model, or the best of both.")] = "model",
     optimiser: Annotated[str, typer.Option(help="Of the labelling prompt: mistakes, or gepa.")] = "mistakes",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
@@ -34,6 +36,7 @@ def new(
 ) -> None:
     """State a need: a worker (lathe up) takes it up, asks for labels, and proposes a deployment."""
     from control_plane.classifiers import open_need
+    from loops.quantify.deployment import current
     from loops.quantify.documents import read_documents
     from loops.quantify.need import Need, Optimiser, Option, labellers_of, pair_of, word_of
 
@@ -44,11 +47,12 @@ def new(
     wish = Need(
         name=name, need=need, positive=positive.strip(), negative=negative.strip(), labellers=sources,
         cost_false_positive=alarm, cost_false_negative=miss, evaluation_size=evaluation, label_budget=most,
-        first_labels=first or min(200, most), option=word_of(Option, option),
-        optimiser=word_of(Optimiser, optimiser), seed=seed,
+        first_labels=first or min(200, most), per_round=per_round, max_versions=versions,
+        option=word_of(Option, option), optimiser=word_of(Optimiser, optimiser), seed=seed,
     )  # fmt: skip
     with opened() as lathe:
-        case = open_need(lathe.store, lathe.settings.cases_folder, wish, texts, time.time())
+        deployed = current(lathe.settings.classifiers_folder, name)
+        case = open_need(lathe.store, lathe.settings.cases_folder, wish, texts, time.time(), deployed)
         print_json(case) if as_json else notes().print(f"{case.id} is open; a worker takes it up: lathe up")
 
 
@@ -125,12 +129,27 @@ def prompt(
 
 @app.command()
 def score(name: Name) -> None:
-    """Read JSON lines with "text" on standard input; write them with what the deployed classifier says."""
-    from control_plane.deployed import score_lines
+    """Read JSON lines with "text" on standard input; write them with what the deployed classifier or prompt says."""
+    from control_plane.deployed import open_judge, score_lines
 
     with opened() as lathe:
-        for line in score_lines(lathe.settings.classifiers_folder, name, sys.stdin):
+        for line in score_lines(open_judge(lathe, name), sys.stdin):
             typer.echo(line)
+
+
+@app.command("filter")
+def keep(
+    name: Name,
+    drop: Annotated[bool, typer.Option("--drop", help="Keep all but what the classifier looks for.")] = False,
+) -> None:
+    """Read JSON lines with "text" on standard input; write those that the deployed classifier lets pass."""
+    from control_plane.deployed import open_judge, passing
+
+    with opened() as lathe:
+        judge, counted = open_judge(lathe, name), {"kept": 0, "dropped": 0, "unreadable": 0}
+        for line in passing(judge, sys.stdin, counted, drop=drop):
+            typer.echo(line)
+        notes().print(f"{counted['kept']} kept, {counted['dropped']} dropped, {counted['unreadable']} not readable")
 
 
 @app.command()
@@ -139,14 +158,12 @@ def drift(
     documents: Annotated[Path, typer.Argument(help='Recent texts: JSON lines with "text".')],
     as_json: Json = False,
 ) -> None:
-    """Compare what the deployed classifier sees now with what it was evaluated on."""
-    from control_plane.deployed import check_drift
+    """Compare the scores of recent texts with those of the texts that the deployed classifier was evaluated on."""
+    from control_plane.deployed import check_drift, open_judge
     from loops.quantify.documents import read_documents
 
     with opened() as lathe:
-        found = check_drift(
-            lathe.store, lathe.settings.classifiers_folder, name, read_documents(documents), time.time()
-        )
+        found = check_drift(lathe.store, open_judge(lathe, name), read_documents(documents), time.time())
         print_json(found) if as_json else console().print(found["sentence"], markup=False)
 
 

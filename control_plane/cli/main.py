@@ -38,6 +38,7 @@ from control_plane.cli import (
     redactions,
     report,
     retention,
+    rewriter,
     runs,
     schedule,
     search,
@@ -78,6 +79,7 @@ evals.app.command()(evals_run.plan)
 app.add_typer(evals.app, name="evals")
 app.add_typer(data.app, name="data")
 app.add_typer(classifier.app, name="classifier")
+app.add_typer(rewriter.app, name="rewriter")
 app.add_typer(config.app, name="config")
 app.add_typer(code.app, name="code")
 app.add_typer(environment.app, name="environment")

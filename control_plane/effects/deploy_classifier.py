@@ -13,11 +13,9 @@ from contracts.errors import ApprovalInvalid, BackendFailure, UserInputError
 from control_plane.effects.approved import proposal_of
 from control_plane.effects.effect_kind import DONE, Done, Landed, Result, Workshop, parse_payload
 from control_plane.worktrees import Tree
-from loops.classifiers.model import load
 from loops.quantify import deployment
-from loops.quantify.casebook import CaseBook, model_path, prompt_path
+from loops.quantify.casebook import CaseBook
 from loops.quantify.deployment import DeployPayload
-from loops.quantify.prompts import read_prompt
 
 
 class DeployClassifier:
@@ -38,14 +36,13 @@ class DeployClassifier:
                 f"{payload.name} stands at {_short(stands)}, not at {_short(payload.base)}",
                 remedy="open a case for the need again: it is compared with what is deployed now",
             )
-        place = prompt_path if payload.option == "prompt" else model_path
-        if not (path := place(self._cases / payload.case_id, payload.sha256)).exists():
+        path = deployment.source_path(self._book(payload), self._cases / payload.case_id, payload)
+        if not path.exists():
             raise UserInputError(f"{path} is gone", remedy="restore the folder of the case from a backup")
 
     def do(self, effect: Effect, tree: Tree | None) -> Done:
         payload = parse_payload(DeployPayload, effect)
-        book = CaseBook(self._store, payload.case_id, time.time())
-        folder = deployment.put_in_place(book, self._cases / payload.case_id, self._deployments, payload)
+        folder = deployment.put_in_place(self._book(payload), self._cases / payload.case_id, self._deployments, payload)
         deployment.note_deployed(folder, payload)
         deployment.point_at(self._deployments, payload.name, payload.model_dump())
         return DONE
@@ -56,12 +53,9 @@ class DeployClassifier:
         found = deployment.current(self._deployments, payload.name)
         if found is None or found.payload != payload:
             raise BackendFailure(f"the pointer of {payload.name} names something else", remedy="approve it again")
-        is_prompt = payload.option == "prompt"
-        path = found.folder / ("prompt.txt" if is_prompt else "classifier.npz")
-        sha256 = read_prompt(path).sha256 if is_prompt else load(path).digest
-        if sha256 != payload.sha256:
-            raise BackendFailure(f"{path} is not what was approved", remedy="look at who else writes there")
-        return {"folder": str(found.folder), "sha256": sha256, "before": payload.base}
+        if deployment.read_back(found.folder, payload, self._book(payload).need()) != payload.sha256:
+            raise BackendFailure(f"{found.folder} is not what was approved", remedy="look at who else writes there")
+        return {"folder": str(found.folder), "sha256": payload.sha256, "before": payload.base}
 
     def check_undo(self, done: Effect, effect: Effect) -> None:
         """ApprovalInvalid when another version was deployed since."""
@@ -78,6 +72,9 @@ class DeployClassifier:
         before = deployment.earlier(self._deployments, payload.name, payload.base)
         deployment.point_at(self._deployments, payload.name, None if before is None else before.model_dump())
         return DONE
+
+    def _book(self, payload: DeployPayload) -> CaseBook:
+        return CaseBook(self._store, payload.case_id, time.time())
 
     def _stands(self, name: str) -> str:
         found = deployment.current(self._deployments, name)

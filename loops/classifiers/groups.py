@@ -13,6 +13,7 @@ from loops.classifiers.model import Bools, Classifier, Floats
 
 Ints = NDArray[np.int64]
 _NUM_HASHES, _BANDS = 64, 16  # two texts with Jaccard similarity 0.7 meet in a band with probability 0.99
+_MARGIN = 0.1  # nearly twice the error of an estimate from so many hashes
 SAME = 0.6  # Jaccard similarity of the columns from which on two texts are near-duplicates
 
 
@@ -48,6 +49,26 @@ def out_of_fold(
         model = fit([texts[each] for each in inside], labels[inside])
         margins[outside] = model.margins([texts[each] for each in outside])
     return margins
+
+
+def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """MinHash values by which texts are known without being kept, (len(texts), 64)."""
+    return _signatures(*columns(texts))
+
+
+def resembling(known: NDArray[np.uint64], new: NDArray[np.uint64]) -> Bools:
+    """Which of the new ones are probably near-duplicates of a known one, by their signatures, (new.shape[0],). The
+    share of equal values estimates the similarity; a margin makes sure of those a little below `SAME` too."""
+    width, places = _NUM_HASHES // _BANDS, dict[tuple[int, bytes], list[int]]()
+    for band in range(_BANDS):
+        for number, part in enumerate(known[:, band * width : (band + 1) * width]):
+            places.setdefault((band, part.tobytes()), []).append(number)
+    found = np.zeros(new.shape[0], dtype=np.bool_)
+    for number, each in enumerate(new):
+        bands = ((band, each[band * width : (band + 1) * width].tobytes()) for band in range(_BANDS))
+        met = sorted({other for key in bands for other in places.get(key, ())})
+        found[number] = bool(met) and float((known[met] == each).mean(axis=1).max()) >= SAME - _MARGIN
+    return found
 
 
 def _signatures(found: Ints, start: Ints) -> NDArray[np.uint64]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
+import json
 import zlib
 from collections.abc import Sequence
 
@@ -11,13 +13,14 @@ from loops.classifiers import features, rules
 from loops.classifiers.model import Classifier
 
 _MAIN = '''
+NAME, POSITIVE = {name!r}, {positive!r}  # of the classifier, and what it finds
 SLOPE, OFFSET, BIAS, THRESHOLD = {slope!r}, {offset!r}, {bias!r}, {threshold!r}
 DIGEST = {digest!r}
 RULES = {rules!r}
 
 
 def probabilities(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Calibrated probability of {positive!r} of each text, (len(texts),)."""
+    """Calibrated probability of POSITIVE of each text, (len(texts),)."""
     found, start = columns(texts)
     sums = np.concatenate([[0.0], np.cumsum(_WEIGHTS[found], dtype=np.float64)])
     margins = (sums[start[1:]] - sums[start[:-1]]) / np.sqrt(np.maximum(np.diff(start), 1)) + BIAS
@@ -44,15 +47,24 @@ if __name__ == "__main__":
 '''
 
 
+def digest(model: Classifier, ruled: Sequence[rules.Rule]) -> str:
+    """SHA-256 of everything that decides a score: that of the model, and of the rules above it where there are any."""
+    if not ruled:
+        return model.digest
+    listed = json.dumps([model.digest, [[list(words), positive] for words, positive in ruled]])
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
 def source(model: Classifier, *, name: str, positive: str, ruled: Sequence[rules.Rule] = ()) -> str:
     """The file's text. It scores bit for bit as `model` with the rules does; `positive` names the class it finds."""
     body = inspect.getsource(features)
     head, _, rest = body.partition("from __future__ import annotations\n")
     imports = "from __future__ import annotations\n\nimport base64\nimport json\nimport re\nimport sys\nimport zlib\n"
-    title = f'"""Classifier {name}: is a text {positive}? Made by Lathe; model {model.digest[:12]}.\n\n'
+    known = digest(model, ruled)
+    title = f'"""A text classifier, made by Lathe; {known[:12]}.\n\n'
     weights = base64.b85encode(zlib.compress(model.weights.tobytes(), 9)).decode()
     numbers = {"slope": model.slope, "offset": model.offset, "bias": model.bias, "threshold": model.threshold}
-    main = _MAIN.format(**numbers, digest=model.digest, positive=positive, weights=weights, rules=tuple(ruled))
+    main = _MAIN.format(**numbers, digest=known, name=name, positive=positive, weights=weights, rules=tuple(ruled))
     above = inspect.getsource(rules)
     above = "\n\n" + above[above.index("Rule = ") :]
     return title + head.removeprefix('"""') + imports + rest.lstrip("\n") + above + main

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused
 from contracts.errors import BudgetExceeded, UserInputError
-from loops.classifiers.groups import Ints, near_duplicates
-from loops.classifiers.model import Floats, load
+from loops.classifiers import few_labels
+from loops.classifiers.groups import Ints, near_duplicates, resembling, signatures
+from loops.classifiers.model import Bools
 from loops.classifiers.selection import next_to_label
 from loops.core import Workplace
 from loops.pipelines.component import digest_of
 from loops.quantify import measured
 from loops.quantify.bench import GROUPS_FILE, Bench, basis, book_of, open_bench
-from loops.quantify.casebook import EVALUATION, HELD_OUT, TUNING, CaseBook, Question, documents_path, model_path
+from loops.quantify.casebook import EVALUATION, HELD_OUT, TUNING, CaseBook, Question, documents_path, prompt_path
+from loops.quantify.deployment import BASE_FOLDER, PROMPT_FILE, TAUGHT_FILE, DeployPayload, require_model
 from loops.quantify.documents import Documents, read_documents
 from loops.quantify.gepa_optimiser import ByGepa
 from loops.quantify.labeller import Asker, DoorAsker
 from loops.quantify.labels import Label, reference
-from loops.quantify.need import Labeller, Need, Optimiser
-from loops.quantify.optimiser import ByMistakes, Examples, PromptOptimiser, tune
-from loops.quantify.prompts import LabelPrompt, first_prompt, read_answer
+from loops.quantify.need import Labeller, Need, Optimiser, Option
+from loops.quantify.optimiser import ByMistakes, Examples, PromptOptimiser, Tuned, tune
+from loops.quantify.prompts import LabelPrompt, first_prompt, read_answer, read_prompt
 from loops.quantify.revisions import RevisionKind
 from loops.quantify.sample import sample
-from loops.quantify.versions import Recipe, probabilities
 
 Json = Mapping[str, Any]
 _TOLD_EVERY = 25  # texts
@@ -47,7 +48,8 @@ def sample_texts(place: Workplace, arguments: Json) -> Json:
     np.save(place.folder / GROUPS_FILE, groups)
     labelled = np.array([item in documents.labels for item in documents.ids])
     judged_by_given = need.labellers[0] is Labeller.GIVEN
-    chosen = sample(need, groups, np.flatnonzero(labelled) if judged_by_given else np.arange(groups.size))
+    can = labelled if judged_by_given else np.ones(groups.size, dtype=np.bool_)
+    chosen = sample(need, groups, np.flatnonzero(can & ~_taught_deployed(place, documents)))
     judges = need.labellers[:1] + ((Labeller.MODEL,) if Labeller.MODEL in need.labellers[1:] else ())
     pool = chosen.pool[labelled[chosen.pool]] if scaler(need) is Labeller.GIVEN else chosen.pool
     first = pool[_at_random(need, groups[pool])]
@@ -55,7 +57,9 @@ def sample_texts(place: Workplace, arguments: Json) -> Json:
     names = {EVALUATION: _names(documents, chosen.evaluation), HELD_OUT: _names(documents, chosen.held_out)}
     batches = {
         EVALUATION: _ask(book, documents, EVALUATION, chosen.evaluation, judges),
-        HELD_OUT: _ask(book, documents, HELD_OUT, chosen.held_out, need.labellers[:1]),
+        HELD_OUT: _ask(
+            book, documents, HELD_OUT, chosen.held_out, need.labellers[:1] if need.option is Option.MODEL else judges
+        ),
         **({TUNING: _ask(book, documents, TUNING, first[:num_tuning], need.labellers[:1])} if num_tuning else {}),
         "train-1": _ask(book, documents, "train-1", first[num_tuning:], (scaler(need),)),
     }
@@ -63,6 +67,14 @@ def sample_texts(place: Workplace, arguments: Json) -> Json:
         **names, "sha256": digest_of([documents.sha256, names]), "num_groups": int(np.unique(groups).size),
         "num_pool": int(chosen.pool.size), "documents_sha256": documents.sha256, "batches": batches,
     }  # fmt: skip
+
+
+def _taught_deployed(place: Workplace, documents: Documents) -> Bools:
+    """Texts that taught what is deployed, and their near-duplicates: they do not judge it."""
+    path = place.folder / BASE_FOLDER / TAUGHT_FILE
+    if not path.exists():
+        return np.zeros(len(documents.texts), dtype=np.bool_)
+    return resembling(np.load(path), signatures(documents.texts))
 
 
 def is_tuned(need: Need) -> bool:
@@ -99,34 +111,27 @@ def _ask(book: CaseBook, documents: Documents, batch: str, numbers: Ints, labell
 
 
 def ask_for_labels(place: Workplace, arguments: Json) -> Json:
-    """The next texts to be labelled: those the standing version is least sure of, or whose label looks wrong."""
+    """The next texts to be labelled: those whose labels would say most, or whose label looks wrong."""
     book = book_of(place)
     bench, batch, num = open_bench(place, book), str(arguments["batch"]), int(arguments["num_texts"])
-    stands = basis(book.versions())
     if arguments["kind"] == RevisionKind.CHECK:
-        at = bench.documents.place()
-        numbers = np.array([at[item] for item in stands["suspicious"][:num]], dtype=np.int64)
-        labellers: tuple[Labeller, ...] = (Labeller.PERSON,)
+        at, checked = bench.documents.place(), book.checked()
+        wrong = [item for item in basis(book.versions())["suspicious"] if item not in checked]
+        numbers, labellers = np.array([at[item] for item in wrong[:num]], dtype=np.int64), (Labeller.PERSON,)
     else:
-        numbers, labellers = _least_sure(place.folder, bench, stands, num), (scaler(bench.need),)
+        numbers, labellers = _telling_most(bench, batch, num), (scaler(bench.need),)
     return {"batches": {batch: _ask(book, bench.documents, batch, numbers, labellers)}}
 
 
-def _least_sure(folder: Path, bench: Bench, stands: Json, num: int) -> Ints:
+def _telling_most(bench: Bench, batch: str, num: int) -> Ints:
     can = bench.corpus.pool.copy()
     if scaler(bench.need) is Labeller.GIVEN:
         can &= np.array([item in bench.documents.labels for item in bench.documents.ids])
-    pool = np.flatnonzero(can)
-    found = scored(folder, stands, bench.corpus.part(pool))
-    rng = np.random.default_rng([bench.need.seed, int(stands["number"])])
-    room = min(num, bench.need.label_budget)
-    return np.asarray(pool[next_to_label(found, bench.corpus.groups[pool], bench.corpus.known[pool], room, rng=rng)])
-
-
-def scored(folder: Path, version: Json, texts: Sequence[str]) -> Floats:
-    """Probabilities by a stored version."""
-    model, recipe = load(model_path(folder, str(version["model_sha256"]))), Recipe.load(version["recipe"])
-    return probabilities(model, recipe.rules, texts)
+    numbers = np.flatnonzero(can)
+    pool = few_labels.pool(bench.corpus.part(numbers), bench.corpus.groups[numbers])
+    known, labels = bench.corpus.known[numbers], bench.corpus.labels[numbers]
+    rng = np.random.default_rng([bench.need.seed, int(batch.rpartition("-")[2])])
+    return np.asarray(numbers[few_labels.ask_next(pool, known, labels, num, rng=rng)])
 
 
 # --- the language model as labeller
@@ -145,17 +150,40 @@ def label_batch(place: Workplace, arguments: Json) -> Json:
     return {"batch": batch, "stopped": stopped, "cost": vars(clerk.asker.cost), "model": clerk.asker.name}
 
 
+def label_with_deployed(
+    place: Workplace, book: CaseBook, payload: DeployPayload, texts: Mapping[str, str]
+) -> dict[str, bool]:
+    """What the deployed prompt says of texts. UserInputError with another model than it was approved with."""
+    clerk = _Clerk(place, book)
+    require_model(payload, clerk.asker.name)
+    return clerk.label(read_prompt(place.folder / BASE_FOLDER / PROMPT_FILE), "deployed", texts)
+
+
 def tune_prompt(place: Workplace, arguments: Json) -> Json:
-    """The first prompt, and each one that the optimiser proposes, judged on the evaluation set; all are written down
-    with their decisions, and their bytes as files."""
+    """The first prompt, and each one that the optimiser proposes, judged on the evaluation set: all of them with their
+    decisions; their bytes become files of the case, named by their hash."""
     book = book_of(place)
     need, first = book.need(), first_prompt(book.need())
-    book.put_prompt(first, place.folder, {"is_taken": True, "reason": "the first prompt"})
-    if not is_tuned(need):
-        return {"num_tried": 0, "stands": first.sha256}
+    tuned = _tuned(place, book, first) if is_tuned(need) else Tuned(prompt=first, tried=())
+    judged = [(first, {"is_taken": True, "reason": "the first prompt"})]
+    judged += [(prompt, measured.decision_of(decision)) for prompt, decision in tuned.tried]
+    for prompt, _ in judged:
+        path = prompt_path(place.folder, prompt.sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        prompt.export(path)
+    prompts = [
+        {"sha256": each.sha256, "text": each.text, "parent": each.parent, "why": each.why, "decision": decision}
+        for each, decision in judged
+    ]  # fmt: skip
+    return {
+        "num_tried": len(tuned.tried), "stands": tuned.prompt.sha256, "stopped": tuned.stopped, "prompts": prompts
+    }  # fmt: skip
+
+
+def _tuned(place: Workplace, book: CaseBook, first: LabelPrompt) -> Tuned:
     clerk, bench = _Clerk(place, book), open_bench(place, book)
     shown = {each.item: each.text for each in book.questions()}
-    counted = reference(bench.labels, need.labellers)
+    counted = reference(bench.labels, bench.need.labellers)
     item_of = {text: item for item, text in shown.items()}
 
     def judge(prompt: LabelPrompt, texts: Sequence[str]) -> list[bool | None]:
@@ -164,10 +192,7 @@ def tune_prompt(place: Workplace, arguments: Json) -> Json:
 
     examples = _examples([each.item for each in book.questions(TUNING)], shown, counted)
     judging = _examples(bench.ids(bench.evaluation), shown, counted)
-    tuned = tune(first, _optimiser(clerk), examples, judging, bench.on, judge)
-    for prompt, decision in tuned.tried:
-        book.put_prompt(prompt, place.folder, measured.decision_of(decision))
-    return {"num_tried": len(tuned.tried), "stands": tuned.prompt.sha256}
+    return tune(first, _optimiser(clerk), examples, judging, bench.on, judge)
 
 
 def _optimiser(clerk: _Clerk) -> PromptOptimiser:
@@ -206,11 +231,18 @@ class _Clerk:
         for number, item in enumerate(todo):
             if number % _TOLD_EVERY == 0:
                 self._place.tell(f"{self.asker.name} labels {batch}: {number} of {len(todo)}")
-            answer = self.asker.ask(*prompt.messages(texts[item]))
-            label = read_answer(answer, self.need)
+            answer, label = self._answer(prompt, texts[item])
             if label is None:
                 self._book.put_unreadable(batch, item, source, answer)
             else:
                 self._book.put_label(Label(item=item, source=source, positive=label, batch=batch))
                 said[item] = label
         return {item: said[item] for item in texts if item in said}
+
+    def _answer(self, prompt: LabelPrompt, text: str) -> tuple[str, bool | None]:
+        """What it said, and the label in it. What it will not answer has none, like what cannot be read."""
+        try:
+            said = self.asker.ask(*prompt.messages(text))
+        except (ModelRefused, ContextTooLong, ModelConfused) as error:
+            return f"no answer: {error.message}", None
+        return said, read_answer(said, self.need)

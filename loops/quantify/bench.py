@@ -12,7 +12,7 @@ import numpy as np
 from contracts.errors import UserInputError
 from loops.classifiers.groups import Ints
 from loops.core import Workplace
-from loops.pipelines.component import EvaluationSet
+from loops.pipelines.component import EvaluationSet, digest_of
 from loops.quantify.casebook import EVALUATION, HELD_OUT, CaseBook, documents_path
 from loops.quantify.documents import Documents, read_documents
 from loops.quantify.labels import Label, reference
@@ -35,7 +35,7 @@ class Bench:
     labels: Sequence[Label]
 
     def ids(self, numbers: Ints) -> list[str]:
-        return [self.documents.ids[each] for each in numbers.tolist()]
+        return _ids(self.documents, numbers)
 
     def slices(self, numbers: Ints) -> dict[str, list[str]]:
         return {name: [values[each] for each in numbers.tolist()] for name, values in self.corpus.slices.items()}
@@ -49,7 +49,7 @@ def open_bench(place: Workplace, book: CaseBook) -> Bench:
     """Raises UserInputError when the documents are not those that the case was opened with."""
     need, documents, sampled = book.need(), read_documents(documents_path(place.folder)), book.sample()
     assert sampled is not None
-    if documents.sha256 != book.need_body()["documents_sha256"]:
+    if book.need_body()["documents_sha256"] not in (documents.sha256, documents.texts_sha256):
         raise UserInputError("the documents of this case were changed", remedy="open a new case for other documents")
     labels = [*_given(documents, need, book), *book.labels()]
     counted = reference(labels, need.labellers)
@@ -66,16 +66,36 @@ def open_bench(place: Workplace, book: CaseBook) -> Bench:
     if judged:
         evaluation = _numbers(documents, list(judged))
     slices = {name: [values[each] for each in evaluation.tolist()] for name, values in documents.slices.items()}
+    judging = digest_of([sampled["sha256"], _ids(documents, evaluation), truth[evaluation].tolist(), slices])
     return Bench(
         need=need, documents=documents, corpus=corpus, evaluation=evaluation, held_out=held_out, labels=labels,
-        on=EvaluationSet(sha256=str(sampled["sha256"]), groups=groups[evaluation], slices=slices),
+        on=EvaluationSet(sha256=_same(judging, book, str(sampled["sha256"])), groups=groups[evaluation], slices=slices),
     )  # fmt: skip
+
+
+def _first(book: CaseBook) -> Mapping[str, Any] | None:
+    return next((each for each in book.versions() if not each.get("error")), None)
 
 
 def _judged(book: CaseBook) -> dict[str, bool]:
     """Texts and labels that judged the first version; they judge all others too, whatever anybody says later."""
-    first = next((each for each in book.versions() if not each.get("error")), None)
+    first = _first(book)
     return {} if first is None else dict(zip(first["items"], first["labels"], strict=True))
+
+
+def _same(sha256: str, book: CaseBook, sampled: str) -> str:
+    """Hash of the set that judges: texts, labels and slices. Raises UserInputError when it is not the first version's
+    (older versions know the sample alone)."""
+    first = _first(book)
+    if first is None or first["evaluation_sha256"] == sha256:
+        return sha256
+    if first["evaluation_sha256"] != sampled:
+        raise UserInputError("the set that judges this case was changed", remedy="open a new case for other documents")
+    return sampled
+
+
+def _ids(documents: Documents, numbers: Ints) -> list[str]:
+    return [documents.ids[each] for each in numbers.tolist()]
 
 
 def _numbers(documents: Documents, items: Sequence[str]) -> Ints:

@@ -11,8 +11,9 @@ from loops.quantify.need import Labeller
 Json = Mapping[str, Any]
 
 
-def card(book: CaseBook) -> str:
-    """Of the version that stands. Scores are agreement with the reference labels, which need not be the truth."""
+def card(book: CaseBook, deployed: str = "") -> str:
+    """Of the version that stands, and of the prompt where a model labels; `deployed`: which of them (`model`, `prompt`)
+    this card lies beside. Scores are agreement with the reference labels, which need not be the truth."""
     need, body, standing = book.need(), book.need_body(), book.standing()
     lines = [f"# Classifier {need.name}", "", need.need.strip(), ""]
     lines += [
@@ -20,10 +21,12 @@ def card(book: CaseBook) -> str:
     ]
     lines += [f"Reference labels: {_labellers(need.labellers[0])}. Documents {body['num_texts']}, "
               f"sha256 `{body['documents_sha256'][:16]}`."]  # fmt: skip
+    if deployed:
+        lines += ["", f"Deployed here: {'the labelling prompt' if deployed == 'prompt' else 'the classifier'}."]
     if standing is None:
         return "\n".join([*lines, "", "No version was taken."]) + "\n"
     lines += ["", *_worth(standing, book.final()), "", *_how(standing), "", *_where(standing)]
-    lines += ["", *_history(book), "", *_limits(standing, book.final())]
+    lines += ["", *_history(book), "", *_limits(standing, book.final()), *_prompt(book), *_drift(book)]
     return "\n".join(lines) + "\n"
 
 
@@ -40,7 +43,8 @@ def _worth(standing: Json, final: Json | None) -> Iterator[str]:
     yield _row("evaluation", standing["evaluation"])
     if final is None:
         return
-    yield _row("held out, looked at once", final["held_out"])
+    if final["held_out"] is not None:
+        yield _row("held out, looked at once", final["held_out"])
     for pair in final["agreements"]:
         yield (f"\nLabellers {pair['first']} and {pair['second']} agree on {_interval(pair['share'])} of "
                f"{pair['num_texts']} texts, kappa {_interval(pair['kappa'])}.")  # fmt: skip
@@ -73,6 +77,9 @@ def _how(standing: Json) -> Iterator[str]:
     if "num_labels" in standing:
         yield f"- {standing['num_labels']} labels, {standing['num_positive']} positive; sha256 "
         yield f"  `{standing['labels_sha256'][:16]}`; near-duplicates of a text never judge what it taught"
+    if not standing["model_sha256"]:
+        yield f"- the labelling prompt that is deployed; sha256 `{standing['sha256'][:16]}`"
+        return
     yield f"- linear classifier on hashed words, {recipe}; model sha256 `{standing['model_sha256'][:16]}`"
     yield f"- positive from a calibrated probability of {standing['threshold']:.4f}, where mistakes cost least"
     for words, positive in standing["recipe"]["rules"]:
@@ -113,9 +120,40 @@ def _limits(standing: Json, final: Json | None) -> Iterator[str]:
     yield "- Texts unlike the documents above: check drift (`lathe classifier drift`) before it is believed there."
     if blind:
         yield f"- Too few texts to notice a loss: {', '.join(blind)}."
-    gap = None if final is None else _gap(standing["evaluation"]["f1"], final["held_out"]["f1"])
+    held_out = None if final is None else final["held_out"]
+    gap = None if held_out is None else _gap(standing["evaluation"]["f1"], held_out["f1"])
     if gap is not None and gap > 0.05:
         yield f"- F1 is {gap:.3f} lower on what was held out: the versions were tuned to the evaluation set."
+
+
+def _prompt(book: CaseBook) -> Iterator[str]:
+    """The prompt that stands, whole, with the model it was measured with."""
+    final = book.final()
+    option = None if final is None else final["prompt"]
+    if option is None:
+        return
+    text = next(str(each["text"]) for each in book.prompts() if each["sha256"] == option["sha256"])
+    model = option.get("model", "")
+    yield ""
+    yield "## Labelling prompt"
+    yield ""
+    yield f"System message for {model or 'the language model'}, sha256 `{option['sha256'][:16]}`:"
+    yield ""
+    yield from (f"    {line}" for line in text.split("\n"))
+    if not option["is_reference"]:
+        yield ""
+        yield "| texts | n | groups | F1 (95 %) | accuracy (95 %) | precision | recall | calibration error |"
+        yield "|---|---|---|---|---|---|---|---|"
+        parts = (("evaluation", option["evaluation"]), ("held out, looked at once", option.get("held_out")))
+        yield from (_row(name, part) for name, part in parts if part is not None)
+
+
+def _drift(book: CaseBook) -> Iterator[str]:
+    if looked := book.drifts():
+        yield ""
+        yield "## Drift"
+        yield ""
+        yield from (f"- {each['sentence']}" for each in looked)
 
 
 def _gap(one: Json, other: Json) -> float | None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from context_store import Store
 from contracts.errors import NotFound
-from loops.quantify.labels import Label
+from loops.quantify.labels import CHECK, Label
 from loops.quantify.need import Labeller, Need
 from loops.quantify.prompts import LabelPrompt, read_prompt
 
 LOOP = "classifier"
+_NOT_OF_THE_NEED = ("documents_sha256", "num_texts", "base")
 MAX_SHOWN = 20_000  # characters of a text that are kept with a question
 EVALUATION, HELD_OUT, TUNING = "evaluation", "held_out", "tuning"
 
@@ -42,14 +43,17 @@ class CaseBook:
 
     # --- the need and the sample
 
-    def put_need(self, need: Need, documents_sha256: str, num_texts: int) -> None:
-        body = {**need.dump(), "documents_sha256": documents_sha256, "num_texts": num_texts}
+    def put_need(
+        self, need: Need, documents_sha256: str, num_texts: int, base: Mapping[str, Any] | None = None
+    ) -> None:
+        """`base`: what is deployed under its name now."""
+        body = {**need.dump(), "documents_sha256": documents_sha256, "num_texts": num_texts, "base": dict(base or {})}
         self._put("need", "need", body)
 
     def need(self) -> Need:
         """Raises NotFound."""
         body = dict(self.need_body())
-        return Need.load({key: value for key, value in body.items() if key not in ("documents_sha256", "num_texts")})
+        return Need.load({key: value for key, value in body.items() if key not in _NOT_OF_THE_NEED})
 
     def need_body(self) -> Mapping[str, Any]:
         """With hash and number of the documents. Raises NotFound."""
@@ -57,6 +61,13 @@ class CaseBook:
         if found is None:
             raise NotFound(f"no classifier '{self.case_id}'", remedy="`lathe classifier list` shows them")
         return found
+
+    def base(self) -> Mapping[str, Any]:
+        """What was deployed under the name when the case was opened (a `DeployPayload`), {} for nothing."""
+        return dict(self.need_body().get("base", {}))
+
+    def base_sha256(self) -> str:
+        return str(self.base().get("sha256", ""))
 
     def put_sample(self, answer: Mapping[str, Any]) -> None:
         self._put("sample", "sample", answer)
@@ -73,6 +84,10 @@ class CaseBook:
     def batches(self) -> dict[str, Mapping[str, Any]]:
         """In the order in which they were asked."""
         return {each.key: each.body for each in self._work.list(self.case_id, "batch")}
+
+    def checked(self) -> set[str]:
+        """Items whose label was asked for again because it looked wrong."""
+        return {item for name, batch in self.batches().items() if name.startswith(CHECK) for item in batch["items"]}
 
     def put_questions(self, questions: Iterable[Question]) -> None:
         for each in questions:
@@ -120,6 +135,14 @@ class CaseBook:
     def labelled(self) -> dict[str, Mapping[str, Any]]:
         return {each.key: each.body for each in self._work.list(self.case_id, "labelled")}
 
+    def labelling_model(self) -> str:
+        """ "" where none has labelled."""
+        return next((str(each["model"]) for each in self.labelled().values()), "")
+
+    def prompt_is_held_out(self) -> bool:
+        """Has the prompt that stands labelled what is held out?"""
+        return HELD_OUT in self.labelled()
+
     def missing(self) -> dict[str, list[str]]:
         """Of each batch that waits for persons: the items that nobody has labelled yet, in order."""
         done = {(each.batch, each.item) for each in self.told() if each.labeller is Labeller.PERSON}
@@ -132,16 +155,10 @@ class CaseBook:
 
     # --- prompts
 
-    def put_prompt(self, prompt: LabelPrompt, folder: Path, decision: Mapping[str, Any]) -> None:
-        """Its bytes become a file of the case, named by their hash."""
-        place = prompt_path(folder, prompt.sha256)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        prompt.export(place)
-        body = {"sha256": prompt.sha256, "text": prompt.text, "parent": prompt.parent, "why": prompt.why}
-        self._put("prompt", prompt.sha256, {**body, "decision": dict(decision)})
-
     def put_tuned(self, answer: Mapping[str, Any]) -> None:
-        """The prompt that stands was decided on."""
+        """The prompt that stands was decided on; `prompts`: all that were tried, with their decisions."""
+        for prompt in answer.get("prompts", ()):
+            self._put("prompt", prompt["sha256"], prompt)
         self._put("tuned", "tuned", answer)
 
     def tuned(self) -> Mapping[str, Any] | None:
@@ -152,9 +169,9 @@ class CaseBook:
         return [each.body for each in self._work.list(self.case_id, "prompt")]
 
     def standing_prompt_sha256(self) -> str:
-        """ "" where there is none."""
-        taken = [each["sha256"] for each in self.prompts() if each["decision"]["is_taken"]]
-        return str(taken[-1]) if taken else ""
+        """ "" where none was decided on."""
+        tuned = self.tuned()
+        return "" if tuned is None else str(tuned["stands"])
 
     def standing_prompt(self, folder: Path) -> LabelPrompt | None:
         """Read from its file, whose bytes are what is sent and exported."""
@@ -174,6 +191,10 @@ class CaseBook:
         """The version that was taken last."""
         taken = [each for each in self.versions() if each["decision"]["is_taken"]]
         return taken[-1] if taken else None
+
+    def deployed(self) -> Mapping[str, Any] | None:
+        """Version 0: what was deployed when the case was opened, measured on its texts."""
+        return next((each for each in self.versions() if each["number"] == 0 and not each.get("error")), None)
 
     def put_final(self, body: Mapping[str, Any]) -> None:
         self._put("final", "final", body)

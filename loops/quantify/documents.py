@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -38,13 +39,15 @@ class _Label(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Documents:
-    """`labels`: what was given, by id; `slices`: attribute -> value of each text. All in the order of the file."""
+    """`labels`: what was given, by id; `slices`: attribute -> value of each text. All in the order of the file.
+    `sha256` of all of it; `texts_sha256` of ids and texts alone, by which older cases know their documents."""
 
     ids: tuple[str, ...]
     texts: tuple[str, ...]
     slices: Mapping[str, tuple[str, ...]]
     labels: Mapping[str, str]
     sha256: str
+    texts_sha256: str
 
     def place(self) -> dict[str, int]:
         """Id -> number of the text."""
@@ -65,7 +68,7 @@ def read_documents(path: Path, labels: Path | None = None) -> Documents:
     lines = [_parsed(_Line, path, number, line) for number, line in _lines(path)]
     if not lines:
         raise UserInputError(f"{path} holds no text", remedy='write one JSON object a line: {"text": "..."}')
-    ids = tuple(line.id or hashlib.sha256(line.text.encode(errors="replace")).hexdigest()[:16] for line in lines)
+    ids = _named(lines)
     if len(set(ids)) != len(ids):
         twice = next(name for number, name in enumerate(ids) if name in ids[:number])
         raise UserInputError(f"two texts of {path} are called '{twice}'", remedy="give each its own `id`")
@@ -75,10 +78,26 @@ def read_documents(path: Path, labels: Path | None = None) -> Documents:
     if unknown := sorted(given.keys() - set(ids)):
         raise UserInputError(f"a label is for '{unknown[0]}', which is no text", remedy="use the ids of the documents")
     texts = tuple(line.text for line in lines)
-    content = json.dumps([ids, texts]).encode()
+    slices = _slices(lines, texts)
     return Documents(
-        ids=ids, texts=texts, slices=_slices(lines, texts), labels=given, sha256=hashlib.sha256(content).hexdigest()
-    )
+        ids=ids, texts=texts, slices=slices, labels=given,
+        sha256=_sha256([ids, texts, sorted(given.items()), sorted(slices.items())]), texts_sha256=_sha256([ids, texts]),
+    )  # fmt: skip
+
+
+def _named(lines: Sequence[_Line]) -> tuple[str, ...]:
+    """Their ids; texts without one are called by what they say, and numbered where several say the same."""
+    seen: Counter[str] = Counter()
+    names = []
+    for line in lines:
+        name = line.id or hashlib.sha256(line.text.encode(errors="replace")).hexdigest()[:16]
+        seen[name] += line.id is None
+        names.append(name if line.id is not None or seen[name] == 1 else f"{name}-{seen[name]}")
+    return tuple(names)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def read_labels(path: Path) -> list[_Label]:

@@ -1,4 +1,4 @@
-"""GEPA (Agrawal et al. 2025, arXiv 2507.19457) as optimiser of labelling prompts; needs the extra `dspy`.
+"""GEPA (Agrawal et al. 2025, arXiv 2507.19457) as optimiser of labelling prompts; needs the extra `gepa`.
 
 The prompt as a whole is the one text that GEPA evolves, and every evaluation goes through our own judge, which sends
 exactly that text. So what it found good is what is used and exported; nothing is rendered by a framework.
@@ -38,7 +38,7 @@ class ByGepa:
         except ImportError:
             raise EnvironmentFault(
                 "GEPA is not installed",
-                remedy='install it: pip install -e ".[dspy]", or use the optimiser `by mistakes`',
+                remedy='install it: pip install -e ".[gepa]", or use the optimiser `by mistakes`',
             ) from None
         data = list(zip(examples.texts, examples.labels.tolist(), strict=True))
         found = gepa.optimize(

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from context_store import Store
-from context_store.records import Amount, Effect, EffectRequest, EffectSize, NegativeResult, Proposal
-from contracts.enums import EffectKind, EffectState, SignalStrength
+from context_store.records import Effect, EffectRequest, EffectSize, NegativeResult, Proposal
+from contracts.enums import AutonomyLevel, EffectKind, EffectState, SignalStrength
+from contracts.errors import LatheError
 from contracts.evidence import EvidenceRef
 from loops.core import (
     Applied,
@@ -27,18 +29,18 @@ from loops.core import (
     Request,
     Update,
     Verified,
+    Workplace,
 )
 from loops.pipelines.component import digest_of
 from loops.quantify import plan
-from loops.quantify.casebook import EVALUATION, LOOP, TUNING, CaseBook
+from loops.quantify.casebook import LOOP, CaseBook
+from loops.quantify.final import look_at_held_out
+from loops.quantify.limits import price
 from loops.quantify.measured import METRIC
-from loops.quantify.need import Labeller, Need
-from loops.quantify.optimiser import MAX_PROMPTS
+from loops.quantify.need import Labeller
 from loops.quantify.plan import Facts, Step, next_step
-from loops.quantify.proposing import propose_deployment
+from loops.quantify.proposing import choose, propose_deployment, why_not
 
-_CPU_S, _CPU_S_A_TEXT = 60.0, 0.05  # reserved for one piece of work; what is not used goes back
-_CPU_S_A_LABEL = 0.3  # of a model; ten times as many seconds may pass
 Json = Mapping[str, Any]
 
 
@@ -52,9 +54,12 @@ class ClassifierLoop:
         signal=SignalStrength.HELD_OUT_SCORE,
     )
 
-    def __init__(self, store: Store, stands: Callable[[str], str], clock: Callable[[], float] = time.time) -> None:
-        """`stands`: hash of what is deployed under a name now, "" for nothing."""
+    def __init__(
+        self, store: Store, cases: Path, stands: Callable[[str], str], clock: Callable[[], float] = time.time
+    ) -> None:
+        """`cases` holds a folder for each case. `stands`: hash of what is deployed under a name now, "" for nothing."""
         self._store = store
+        self._cases = cases
         self._stands = stands
         self._clock = clock
 
@@ -75,18 +80,9 @@ class ClassifierLoop:
         return Facts(
             need=need, has_sample=book.sample() is not None, has_prompt=book.tuned() is not None,
             batches=book.batches(), labelled=tuple(book.labelled()), versions=book.versions(),
-            deployed=self._deployed(need, book.case_id), has_final=book.final() is not None,
+            deployed=bool(book.base()), has_final=book.final() is not None,
             failed=bool(book.failures()),
         )  # fmt: skip
-
-    def _deployed(self, need: Need, case_id: str) -> bool:
-        """By another case, before this one was opened: what happens elsewhere meanwhile changes no plan."""
-        opened_at = self._store.knowledge.investigation(case_id).opened_at
-        return any(
-            each.body["name"] == need.name and each.body["option"] == "model" and each.at < opened_at
-            for each in self._store.casework.of_loop(LOOP, "deployed")
-            if each.case_id != case_id
-        )
 
     def _request(self, book: CaseBook, step: Step) -> Request:
         payload = {"work": step.work, "arguments": dict(step.arguments)}
@@ -94,10 +90,7 @@ class ClassifierLoop:
             key=f"{book.case_id}:{step.work}:{digest_of([payload])[:16]}", kind=EffectKind.CASE_WORK, payload=payload,
             investigation_id=book.case_id, actor=f"loop:{self.name}",
         )  # fmt: skip
-        cpu_s = _CPU_S + _CPU_S_A_TEXT * book.need_body()["num_texts"]
-        if step.work in (plan.TUNE, plan.LABEL):
-            cpu_s += _CPU_S_A_LABEL * _num_asked(book, step)
-        return Request(effect=effect, cost=Amount(cpu_s=cpu_s))
+        return Request(effect=effect, cost=price(book, step))
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         """Raises AwaitsPerson while persons have not labelled what only they can label."""
@@ -114,7 +107,7 @@ class ClassifierLoop:
     def _measured(self, book: CaseBook, effect: Effect) -> str:
         work, arguments = str(effect.payload["work"]), effect.payload["arguments"]
         if effect.state is not EffectState.DONE:
-            return self._failed(book, work, arguments, effect.message)
+            return self._failed(book, work, arguments, effect.message or "the time was up before it was done")
         answer = dict(effect.result["answer"])
         self._tell_persons(book, answer.pop("batches", {}))
         match work:
@@ -158,12 +151,11 @@ class ClassifierLoop:
         decision, number = answer["decision"], answer["number"]
         if decision["is_taken"]:
             return f"version {number} stands: {decision['reason']}"
-        reason = "regression" if decision["worse"] else "no_gain"
         change = decision["change"]
         size = None if change is None else EffectSize(
             what=METRIC, value=change["value"], lo=change["low"], hi=change["high"], unit="higher is better"
         )  # fmt: skip
-        self._note(book, f"version {number}", answer["revision"]["why"], decision["reason"], reason, size)
+        self._note(book, f"version {number}", answer["revision"]["why"], decision["reason"], _class_of(decision), size)
         return f"version {number} is not taken: {decision['reason']}"
 
     def _note(
@@ -171,9 +163,10 @@ class ClassifierLoop:
     ) -> None:
         """What did not help is a negative result."""
         need, body = book.need(), book.need_body()
+        helps = "is not shown to help" if reason_class == "inconclusive" else "does not help"
         self._store.negatives.add(
             NegativeResult(
-                claim=f"classifier {need.name}: {tried} does not help",
+                claim=f"classifier {need.name}: {tried} {helps}",
                 intervention=f"{what}: {tried}",
                 context={"classifier": need.name, "documents_sha256": str(body["documents_sha256"])},
                 expected="a higher score and no slice worse", observed=observed, reason_class=reason_class,
@@ -184,18 +177,40 @@ class ClassifierLoop:
         )  # fmt: skip
 
     def update(self, case_id: str, stopped: str) -> Update:
+        """Proposes what stands, also where a cap ended the search: then it is held against new texts here."""
         book = self._book(case_id)
+        final = book.final() or self._look_at_last(book)
+        option = None if final is None else choose(book.need(), final)
+        if final is None or option is None:
+            return self._nothing(book, stopped or _why_nothing(book) or why_not(book.need(), final))
+        if self._stands(book.need().name) != book.base_sha256():
+            return self._nothing(book, "another version was deployed meanwhile, which this one was not held against")
+        if stopped:
+            self._note(book, "the whole case", "further versions", stopped, "stopped", None)
+        proposal = propose_deployment(self._store, book, option)
+        statement = f"proposes: {proposal.title}" + (f"; {stopped}" if stopped else "")
+        return Update(statement=statement, evidence=(_case(case_id),), proposal_id=proposal.id)
+
+    def _look_at_last(self, book: CaseBook) -> Json | None:
+        """As the work `final`, for a case that was ended before: it scores few texts. None where there is nothing to be
+        proposed, or it may not be."""
+        may = self._store.policies.level(self.name).includes(AutonomyLevel.PROPOSE)
         standing = book.standing()
-        if standing is None or (standing["number"] == 0 and not stopped):
-            reason = stopped or _why_nothing(book)
-            self._note(book, "the whole case", "a classifier for this need", reason, "not_reached", None)
-            return Update(statement=f"nothing is proposed: {reason}", evidence=(_case(case_id),))
-        if stopped or book.final() is None:
-            reason = stopped or "it was not held against new texts"
-            self._note(book, "the whole case", "a deployment", reason, "stopped", None)
-            return Update(statement=f"nothing is proposed: {reason}", evidence=(_case(case_id),))
-        proposal = propose_deployment(self._store, book, self._stands(book.need().name))
-        return Update(statement=f"proposes: {proposal.title}", evidence=(_case(case_id),), proposal_id=proposal.id)
+        if not may or standing is None or (standing["number"] == 0 and not book.standing_prompt_sha256()):
+            return None
+        place = Workplace(
+            store=self._store, case_id=book.case_id, folder=self._cases / book.case_id, tell=lambda text: None,
+            door=lambda: None,
+        )  # fmt: skip
+        try:
+            book.put_final(look_at_held_out(place, {}))
+        except LatheError as error:
+            book.put_failure(plan.FINAL, error.message)
+        return book.final()
+
+    def _nothing(self, book: CaseBook, reason: str) -> Update:
+        self._note(book, "the whole case", "a deployment", reason, "not_reached", None)
+        return Update(statement=f"nothing is proposed: {reason}", evidence=(_case(book.case_id),))
 
     def verify(self, case_id: str, applied: Applied) -> Verified:
         """What is deployed was read back and scored by the effect itself; here it is written down for later cases."""
@@ -216,17 +231,20 @@ class ClassifierLoop:
         return CaseBook(self._store, case_id, self._clock())
 
 
-def _num_asked(book: CaseBook, step: Step) -> int:
-    """Upper estimate of the texts that a model labels in a step."""
-    batches = book.batches()
-    if step.work == plan.LABEL:
-        return len(batches[step.arguments["batch"]]["items"])
-    return MAX_PROMPTS * sum(len(batches[name]["items"]) for name in (EVALUATION, TUNING) if name in batches)
+def _class_of(decision: Json) -> str:
+    """Of a version that was not taken: worse somewhere, no better at all, or not told apart."""
+    if decision["worse"]:
+        return "regression"
+    change = decision["change"]
+    return "no_gain" if change is None or change["high"] <= 0.0 else "inconclusive"
 
 
 def _why_nothing(book: CaseBook) -> str:
+    """ "" where versions stand."""
     if failures := book.failures():
         return str(failures[0]["message"])
+    if (standing := book.standing()) is not None and standing["number"]:
+        return ""
     versions = book.versions()
     return str(versions[-1]["decision"]["reason"]) if versions else "nothing was measured"
 

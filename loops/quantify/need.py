@@ -36,7 +36,7 @@ class Optimiser(StrEnum):
     """What proposes labelling prompts."""
 
     MISTAKES = "mistakes"  # notes on clusters of mistakes, without any model
-    GEPA = "gepa"  # needs the extra `dspy`
+    GEPA = "gepa"  # needs the extra `gepa`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from contracts.errors import BudgetExceeded
 from loops.classifiers import mistakes
 from loops.classifiers.model import Bools
 from loops.pipelines.component import Decision, Evaluation, EvaluationSet, decide
@@ -69,10 +70,12 @@ class ByMistakes:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """`prompt`: the one that stands at the end. `decisions`: one for each that was proposed, with it."""
+    """`prompt`: the one that stands at the end. `tried`: each that was proposed, with its decision. `stopped`: why no
+    more were, "" when the optimiser had no more."""
 
     prompt: LabelPrompt
     tried: tuple[tuple[LabelPrompt, Decision], ...]
+    stopped: str = ""
 
 
 def tune(
@@ -83,17 +86,22 @@ def tune(
     on: EvaluationSet,
     judge: Judge,
 ) -> Tuned:
-    """`examples`: what the optimiser sees; `judging` with `on`: what decides, which it never sees."""
-    standing, measured = first, evaluated(first, judging, on, judge)
+    """`examples`: what the optimiser sees; `judging` with `on`: what decides, which it never sees. Where the budget
+    ends in between, what stands by then is the answer."""
+    standing, stopped = first, ""
     tried = []
-    for proposed in optimiser.propose(first, examples, judge):
-        candidate = LabelPrompt(text=proposed.text, parent=first.sha256, why=proposed.why or optimiser.name)
-        found = evaluated(candidate, judging, on, judge)
-        decision = decide(measured, found, on)
-        tried.append((candidate, decision))
-        if decision.is_taken:
-            standing, measured = candidate, found
-    return Tuned(prompt=standing, tried=tuple(tried))
+    try:
+        measured = evaluated(first, judging, on, judge)
+        for proposed in optimiser.propose(first, examples, judge):
+            candidate = LabelPrompt(text=proposed.text, parent=first.sha256, why=proposed.why or optimiser.name)
+            found = evaluated(candidate, judging, on, judge)
+            decision = decide(measured, found, on)
+            tried.append((candidate, decision))
+            if decision.is_taken:
+                standing, measured = candidate, found
+    except BudgetExceeded as error:
+        stopped = error.message
+    return Tuned(prompt=standing, tried=tuple(tried), stopped=stopped)
 
 
 def evaluated(prompt: LabelPrompt, judging: Examples, on: EvaluationSet, judge: Judge) -> Evaluation:

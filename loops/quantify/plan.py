@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loops.quantify.labels import CHECK
-from loops.quantify.need import Labeller, Need
+from loops.quantify.need import Labeller, Need, Option
 from loops.quantify.revisions import Findings, Revision, RevisionKind, next_revision
 
 SAMPLE, TUNE, LABEL, ASK, DEVELOP, FINAL = "sample", "tune", "label", "ask", "develop", "final"
@@ -54,8 +54,11 @@ def next_step(facts: Facts) -> Step | str:
     revision = _next(facts)
     if revision is not None:
         return _step(facts, revision)
-    if not any(each["decision"]["is_taken"] for each in facts.versions):
+    taken = [each["number"] for each in facts.versions if each["decision"]["is_taken"]]
+    if not taken:
         return "no version could be made"
+    if taken == [0] and (facts.need.option is Option.MODEL or not facts.has_prompt):
+        return "what is deployed stays: no version is better"
     if facts.has_final:
         return "nothing is left that the error analysis suggests"
     return Step(work=FINAL, reason="looks once at the texts that were held out")
@@ -82,7 +85,10 @@ def _step(facts: Facts, revision: Revision) -> Step:
     if batch and batch not in facts.batches:
         return Step(
             work=ASK, reason=f"asks for labels: {revision.why}",
-            arguments={"batch": batch, "kind": revision.kind.value, "num_texts": facts.need.per_round},
+            arguments={
+                "batch": batch, "kind": revision.kind.value,
+                "num_texts": revision.detail.get("num_texts", facts.need.per_round),
+            },
         )  # fmt: skip
     arguments = {"version": number, "revision": revision.dump()}
     return Step(work=DEVELOP, reason=f"version {number}: {revision.why}", arguments=arguments)
@@ -94,13 +100,22 @@ def _made(facts: Facts) -> list[Mapping[str, Any]]:
 
 
 def _findings(facts: Facts) -> Findings:
-    """Of the newest version that has an analysis of training mistakes: the one that stands, else the last one made."""
+    """Of the newest version that has an analysis of training mistakes: the one that stands, else the last one made.
+    A batch that was asked for a version that is still to be made changes nothing yet: it answers these findings."""
     analysed = [each for each in _made(facts) if not each.get("error")]
     taken = [each for each in analysed if each["decision"]["is_taken"]]
     basis = (taken or analysed)[-1]
-    asked = sum(len(batch["items"]) for name, batch in facts.batches.items() if name.startswith("train"))
-    left = min(facts.need.label_budget - asked, int(basis["num_unlabelled"]))
+    asked = [
+        (name.partition("-")[0], batch["items"])
+        for name, batch in facts.batches.items()
+        if (number := name.rpartition("-")[2]).isdigit() and int(number) <= len(_made(facts))
+    ]
+    num_asked = sum(len(items) for kind, items in asked if kind == "train")
+    checked = {item for kind, items in asked if kind == CHECK for item in items}
+    left = min(facts.need.label_budget - num_asked, int(basis["num_unlabelled"]))
     return Findings(
-        can_ask=max(0, left), can_check=Labeller.PERSON in facts.need.labellers, suspicious=len(basis["suspicious"]),
+        can_ask=max(0, left), can_check=Labeller.PERSON in facts.need.labellers,
+        suspicious=0 if basis["recipe"]["without"] else len(set(basis["suspicious"]) - checked),
+        num_labels=int(basis["num_labels"]),
         rules=[(tuple(words), positive, sentence) for words, positive, sentence in basis["rules"]],
     )  # fmt: skip

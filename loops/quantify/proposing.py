@@ -12,22 +12,23 @@ from contracts.evidence import EvidenceRef
 from loops.quantify.card import prompt_sentence
 from loops.quantify.casebook import CaseBook
 from loops.quantify.need import Need, Option
+from loops.quantify.stored import sha256_of
 
 VALID_S = 14 * 24 * 3600.0
 Json = Mapping[str, Any]
 
 
-def propose_deployment(store: Store, book: CaseBook, base: str) -> Proposal:
-    """Of the version that stands. `base`: hash of what is deployed now."""
+def propose_deployment(store: Store, book: CaseBook, option: Option) -> Proposal:
+    """Of the version that stands, or of its prompt."""
     need, standing, final = book.need(), book.standing(), book.final()
     assert standing is not None
     assert final is not None
-    option = choose(need, final)
-    sha256 = final["prompt"]["sha256"] if option is Option.PROMPT else standing["model_sha256"]
-    what = "its labelling prompt" if option is Option.PROMPT else f"version {standing['number']}"
+    base, is_prompt = book.base_sha256(), option is Option.PROMPT
+    what = f"its labelling prompt for {final['prompt']['model']}" if is_prompt else f"version {standing['number']}"
     payload = {
         "name": need.name, "case_id": book.case_id, "version": standing["number"], "option": option.value,
-        "sha256": sha256, "base": base,
+        "sha256": final["prompt"]["sha256"] if is_prompt else sha256_of(standing), "base": base,
+        **({"model": final["prompt"]["model"]} if is_prompt else {}),
     }  # fmt: skip
     return store.proposals.put(
         NewProposal(
@@ -45,20 +46,40 @@ def propose_deployment(store: Store, book: CaseBook, base: str) -> Proposal:
     )
 
 
-def choose(need: Need, final: Json) -> Option:
-    """The option the need asks for; `best` is the prompt only where it is better than the classifier."""
+def choose(need: Need, final: Json) -> Option | None:
+    """What the need asks for, where it is better than what is deployed and nowhere worse; `best` is the prompt only
+    where it is better than the classifier too. None: what is deployed stays."""
     prompt = final["prompt"]
-    if prompt is None or need.option is Option.MODEL:
-        return Option.MODEL
+    prompt_may = prompt is not None and _is_better(prompt.get("against_deployed"))
+    model_may = final["version"] > 0 and _is_better(final.get("against_deployed"))
     if need.option is Option.PROMPT:
+        return Option.PROMPT if prompt_may else None
+    wins = prompt_may and prompt["decision"]["is_taken"] and not prompt["is_reference"]
+    if need.option is Option.BEST and wins:
         return Option.PROMPT
-    is_better = prompt["decision"]["is_taken"] and not prompt["is_reference"]
-    return Option.PROMPT if is_better else Option.MODEL
+    return Option.MODEL if model_may else None
+
+
+def why_not(need: Need, final: Json | None) -> str:
+    """Why `choose` gives nothing."""
+    if final is None:
+        return "nothing was held against new texts"
+    side = final["prompt"] if need.option is Option.PROMPT else final
+    decision = None if side is None else side.get("against_deployed")
+    if decision is None:
+        return "no language model labelled, so there is no prompt" if side is None else "no version was taken"
+    return f"what is deployed stays: {decision['reason']}"
+
+
+def _is_better(decision: Json | None) -> bool:
+    """Than what is deployed, where something is."""
+    return decision is None or bool(decision["is_taken"])
 
 
 def _risk(need: Need, standing: Json, final: Json, option: Option) -> str:
-    f1, held = standing["evaluation"]["f1"], final["held_out"]["f1"]
-    said = [f"agreement with {need.labellers[0]} labels: F1 {_plain(f1)}, held out {_plain(held)}"]
+    side = final["prompt"] if option is Option.PROMPT else {**standing, "held_out": final["held_out"]}
+    held = "not measured" if side["held_out"] is None else _plain(side["held_out"]["f1"])
+    said = [f"agreement with {need.labellers[0]} labels: F1 {_plain(side['evaluation']['f1'])}, held out {held}"]
     if standing["decision"]["blind"]:
         said.append(f"too few texts to notice a loss in {', '.join(standing['decision']['blind'][:5])}")
     if final["prompt"] is not None:

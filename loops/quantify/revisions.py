@@ -25,7 +25,6 @@ class RevisionKind(StrEnum):
     WITHOUT = "without"  # training leaves out labels that look wrong and cannot be asked for again
     SETTINGS = "settings"
     RULE = "rule"
-    PROMPT = "prompt"  # the labelling prompt changes, and texts are labelled again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +50,15 @@ class Revision:
 @dataclass(frozen=True, kw_only=True)
 class Findings:
     """What the error analysis of the version that stands found. `can_ask`: texts of the pool that may still be labelled
-    for training, within the budget; `can_check`: a labeller can be asked again. `rules`: (words, positive, sentence)
-    that held on the training texts.
+    for training, within the budget; `can_check`: a labeller can be asked again; `suspicious`: labels that look wrong
+    among `num_labels`, nobody was asked about them again. `rules`: (words, positive, sentence) that held on the
+    training texts.
     """
 
     can_ask: int
     can_check: bool
     suspicious: int
+    num_labels: int
     rules: Sequence[tuple[Sequence[str], bool, str]]
 
 
@@ -66,7 +67,7 @@ def next_revision(found: Findings, tried: Sequence[Revision], taken: Sequence[bo
     if len(taken) >= PATIENCE and not any(taken[-PATIENCE:]):
         return None
     known = {each.key for each in tried}
-    choices = _candidates(found, per_round)
+    choices = _candidates(found, 1 + sum(each.kind is RevisionKind.LABELS for each in tried), per_round)
     if tried and tried[-1].kind is RevisionKind.LABELS and not taken[-1]:  # more of the same comes last then
         choices.sort(key=lambda each: each.kind is RevisionKind.LABELS)
     for revision in choices:
@@ -75,15 +76,17 @@ def next_revision(found: Findings, tried: Sequence[Revision], taken: Sequence[bo
     return None
 
 
-def _candidates(found: Findings, per_round: int) -> list[Revision]:
+def _candidates(found: Findings, label_round: int, per_round: int) -> list[Revision]:
+    """Each once, but labels: those in every round anew, and what looks wrong among them whenever there are others."""
     choices: list[Revision] = []
     if found.suspicious:
         kind = RevisionKind.CHECK if found.can_check else RevisionKind.WITHOUT
-        choices.append(Revision(kind=kind, why=f"{found.suspicious} labels look wrong"))
+        why = f"{found.suspicious} labels look wrong"
+        choices.append(Revision(kind=kind, why=why, detail={"num_labels": found.num_labels}))
     if found.can_ask:
         num = min(per_round, found.can_ask)
-        why = f"{num} more texts that it is least sure of"
-        choices.append(Revision(kind=RevisionKind.LABELS, why=why, detail={"left": found.can_ask}))
+        why = f"{num} more texts whose labels would say most"
+        choices.append(Revision(kind=RevisionKind.LABELS, why=why, detail={"round": label_round, "num_texts": num}))
     for name, detail, why in _SETTINGS:
         choices.append(Revision(kind=RevisionKind.SETTINGS, why=why, detail={"name": name, **detail}))
     for words, positive, sentence in found.rules:

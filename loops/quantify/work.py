@@ -1,36 +1,32 @@
-"""The pieces of work of a classifier's case, each in a child process: the asking ones, and develop and final here.
+"""The pieces of work of a classifier's case, each in a child process; here the one that makes a version.
 
 Every one is a function of the case's folder and of what is written down, so one that was killed is simply done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contracts.errors import UserInputError
-from loops.classifiers.model import Classifier, load
-from loops.classifiers.rules import Rule
+from loops.classifiers import scorer
+from loops.classifiers.model import Classifier, Floats
 from loops.core import Work, Workplace
-from loops.pipelines.component import Evaluation, decide, digest_of
+from loops.pipelines.component import decide, digest_of
 from loops.quantify import measured
-from loops.quantify.asking import ask_for_labels, label_batch, sample_texts, scored, tune_prompt
+from loops.quantify.asking import ask_for_labels, label_batch, label_with_deployed, sample_texts, tune_prompt
 from loops.quantify.bench import Bench, book_of, open_bench
-from loops.quantify.casebook import LOOP, CaseBook, model_path
-from loops.quantify.labels import agreements, reference, wilson
-from loops.quantify.need import Labeller
+from loops.quantify.casebook import CaseBook, model_path
+from loops.quantify.deployment import BASE_FOLDER, DeployPayload, read_model
+from loops.quantify.final import look_at_held_out
 from loops.quantify.plan import ASK, DEVELOP, FINAL, LABEL, SAMPLE, TUNE
 from loops.quantify.revisions import Revision, RevisionKind
+from loops.quantify.stored import evaluation
 from loops.quantify.versions import Recipe, Trained, make, probabilities
 
 Json = Mapping[str, Any]
-
-
-# --- develop
 
 
 def develop(place: Workplace, arguments: Json) -> Json:
@@ -40,19 +36,33 @@ def develop(place: Workplace, arguments: Json) -> Json:
     number, revision = int(arguments["version"]), Revision.load(arguments["revision"])
     body: dict[str, Any] = {"number": number, "revision": revision.dump()}
     if revision.kind is RevisionKind.STANDING:
-        model, recipe = _deployed(place, bench.need.name)
-        body |= {"suspicious": [], "rules": [], "num_unlabelled": 0}
+        body |= _deployed(place, book, bench)
     else:
         place.tell(f"trains version {number}: {revision.why}")
         taken = [each for each in book.versions() if each["decision"]["is_taken"] and each["number"]]
         recipe = (Recipe.load(taken[-1]["recipe"]) if taken else Recipe()).revised(revision)
         trained = make(bench.corpus, recipe, bench.need)
-        model = trained.model
-        body |= _training_of(bench, trained)
-    body |= {**_saved(place.folder, model, recipe), **_evaluated(bench, model, recipe.rules)}
-    standing, new = book.standing(), _evaluation(bench, body)
-    decision = decide(None if standing is None else _evaluation(bench, standing), new, bench.on)
+        body |= {**_training_of(bench, trained), **_measured(place.folder, bench, trained.model, recipe)}
+    standing, new = book.standing(), evaluation(bench, body)
+    decision = decide(None if standing is None else evaluation(bench, standing), new, bench.on)
     return {**body, "score": new.score, "decision": measured.decision_of(decision)}
+
+
+def _deployed(place: Workplace, book: CaseBook, bench: Bench) -> Json:
+    """Version 0: what was deployed when the case was opened, from the copy in its folder."""
+    payload, base = DeployPayload.model_validate(book.base()), place.folder / BASE_FOLDER
+    body: dict[str, Any] = {"suspicious": [], "rules": [], "num_labels": 0, "num_unlabelled": 0}
+    if payload.option == "model":
+        model, rules = read_model(base)
+        return {**body, **_measured(place.folder, bench, model, Recipe(rules=rules))}
+    texts = bench.corpus.part(bench.evaluation)
+    answers = label_with_deployed(place, book, payload, dict(zip(bench.ids(bench.evaluation), texts, strict=True)))
+    truth = bench.corpus.labels[bench.evaluation].tolist()
+    found = np.array([
+        float(answers.get(item, not label)) for item, label in zip(bench.ids(bench.evaluation), truth, strict=True)
+    ])  # fmt: skip
+    body |= {"sha256": payload.sha256, "model_sha256": "", "recipe": Recipe().dump(), "docs_per_s": None}
+    return {**body, **_evaluated(bench, found, 0.5)}
 
 
 def _training_of(bench: Bench, trained: Trained) -> Json:
@@ -68,105 +78,30 @@ def _training_of(bench: Bench, trained: Trained) -> Json:
     }  # fmt: skip
 
 
-def _saved(folder: Path, model: Classifier, recipe: Recipe) -> Json:
+def _measured(folder: Path, bench: Bench, model: Classifier, recipe: Recipe) -> Json:
     path = model_path(folder, model.digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         model.save(path)
-    return {"model_sha256": model.digest, "threshold": model.threshold, "recipe": recipe.dump()}
-
-
-def _evaluated(bench: Bench, model: Classifier, rules: Sequence[Rule]) -> Json:
-    numbers, seed = bench.evaluation, bench.need.seed
-    found = probabilities(model, rules, bench.corpus.part(numbers))
-    predicted, slices = found >= model.threshold, bench.slices(numbers)
+    texts = bench.corpus.part(bench.evaluation)
     return {
-        "evaluation": measured.part_of(bench.corpus, numbers, found, model.threshold, seed),
+        "model_sha256": model.digest, "sha256": scorer.digest(model, recipe.rules), "recipe": recipe.dump(),
+        "docs_per_s": measured.speed_of(model, recipe.rules, texts),
+        **_evaluated(bench, probabilities(model, recipe.rules, texts), model.threshold),
+    }  # fmt: skip
+
+
+def _evaluated(bench: Bench, found: Floats, threshold: float) -> Json:
+    numbers = bench.evaluation
+    predicted, slices = found >= threshold, bench.slices(numbers)
+    return {
+        "threshold": threshold,
+        "evaluation": measured.part_of(bench.corpus, numbers, found, threshold, bench.need.seed),
         "evaluation_sha256": bench.on.sha256, "items": bench.ids(numbers), "probabilities": found.tolist(),
         "labels": bench.corpus.labels[numbers].tolist(),
         "slices": measured.slices_of(predicted == bench.corpus.labels[numbers], slices),
         "clusters": measured.clusters_of(bench.corpus, bench.documents.ids, numbers, predicted, slices),
-        "docs_per_s": measured.speed_of(model, rules, bench.corpus.part(numbers)),
     }  # fmt: skip
-
-
-def _evaluation(bench: Bench, version: Json) -> Evaluation:
-    """Of a version as it is stored."""
-    return measured.evaluation_of(
-        f"v{version['number']}", np.array(version["probabilities"]), float(version["threshold"]),
-        bench.corpus.labels[bench.evaluation], bench.on, bench.need,
-    )  # fmt: skip
-
-
-def _deployed(place: Workplace, name: str) -> tuple[Classifier, Recipe]:
-    """What was deployed under this name by an earlier case. Raises UserInputError when its file is gone."""
-    found = [
-        each
-        for each in place.store.casework.of_loop(LOOP, "deployed")
-        if each.body["name"] == name and each.body["option"] == "model" and each.case_id != place.case_id
-    ]
-    case_id, number = found[-1].case_id, found[-1].body["version"]
-    path = model_path(place.folder.parent / case_id, str(found[-1].body["sha256"]))
-    if not path.exists():
-        raise UserInputError(f"the deployed model of {name} is gone: {path}", remedy="restore the folder of that case")
-    version = place.store.casework.get(case_id, "version", f"v{number}")
-    return load(path), Recipe.load(version.body["recipe"])
-
-
-# --- final
-
-
-def look_at_held_out(place: Workplace, arguments: Json) -> Json:
-    """The version that stands on texts no version was tuned to; beside it the prompt, and what persons say."""
-    book = book_of(place)
-    bench = open_bench(place, book)
-    standing = book.standing()
-    assert standing is not None
-    found = scored(place.folder, standing, bench.corpus.part(bench.held_out))
-    threshold, seed = float(standing["threshold"]), bench.need.seed
-    pairs = agreements(bench.labels, bench.need.labellers)
-    return {
-        "version": standing["number"],
-        "held_out": measured.part_of(bench.corpus, bench.held_out, found, threshold, seed),
-        "agreements": [_plain_pair(asdict(each)) for each in pairs],
-        "prompt": _prompt_option(bench, book, standing),
-        "persons": _by_persons(bench, standing),
-    }
-
-
-def _prompt_option(bench: Bench, book: CaseBook, standing: Json) -> Json | None:
-    """Option A on the same set; None without a prompt. Where the model is the reference it agrees with itself."""
-    sha256 = book.standing_prompt_sha256()
-    if not sha256:
-        return None
-    said = reference((each for each in bench.labels if each.labeller is Labeller.MODEL), [Labeller.MODEL])
-    truth, items = bench.corpus.labels[bench.evaluation], bench.ids(bench.evaluation)
-    answers = np.array([float(said.get(item, not label)) for item, label in zip(items, truth.tolist(), strict=True)])
-    new = measured.evaluation_of("prompt", answers, 0.5, truth, bench.on, bench.need)
-    decision = decide(_evaluation(bench, standing), new, bench.on)
-    return {
-        "sha256": sha256, "evaluation": measured.part_of(bench.corpus, bench.evaluation, answers, 0.5, bench.need.seed),
-        "is_reference": bench.need.labellers[0] is Labeller.MODEL, "decision": measured.decision_of(decision),
-        "num_unreadable": len(book.unreadable()),
-    }  # fmt: skip
-
-
-def _by_persons(bench: Bench, standing: Json) -> Json | None:
-    """Agreement of the version with persons where they are not the reference: a second number (R801-5.4)."""
-    if bench.need.labellers[0] is Labeller.PERSON:
-        return None
-    said = reference((each for each in bench.labels if each.labeller is Labeller.PERSON), [Labeller.PERSON])
-    rows = [at for at, item in enumerate(standing["items"]) if item in said]
-    if not rows:
-        return None
-    predicted = np.array(standing["probabilities"])[rows] >= float(standing["threshold"])
-    right = predicted == np.array([said[standing["items"][at]] for at in rows])
-    return {"num_texts": len(rows), "share": asdict(wilson(right))}
-
-
-def _plain_pair(pair: dict[str, Any]) -> Json:
-    kappa = {name: value if np.isfinite(value) else None for name, value in pair["kappa"].items()}
-    return {**pair, "first": str(pair["first"]), "second": str(pair["second"]), "kappa": kappa}
 
 
 WORK: Mapping[str, Work] = {

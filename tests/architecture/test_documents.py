@@ -13,7 +13,7 @@ COMMANDS = {
     "backend", "backup", "chat", "classifier", "code", "completeness", "config", "data", "delete", "demo", "detect",
     "diagnose", "diff", "doctor", "down", "environment", "evals", "evolve", "experiment", "expire", "export", "ingest",
     "mcp", "mlflow", "negatives", "owner", "policy", "potential", "proposals", "providers", "recipe", "redactions",
-    "report", "restore", "runs", "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
+    "report", "restore", "rewriter", "runs", "schedule", "search", "shares", "timeline", "tokens", "train", "up", "why",
 }  # fmt: skip
 
 

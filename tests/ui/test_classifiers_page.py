@@ -89,6 +89,8 @@ def test_a_person_labels_fifty_texts_and_approves_the_deployment(
     page.locator(".js-plotly-plot").first.wait_for()
     page.get_by_text("Confusion", exact=True).click()
     page.get_by_text("rightly left").wait_for()
+    page.get_by_test_id("stButtonGroup").get_by_text("source", exact=True).click()
+    page.get_by_text(re.compile(r"^web")).first.wait_for()
     page.get_by_role("button", name=re.compile(r"^[1-9]\d*$")).first.click()
     page.get_by_text(re.compile("is (offer|letter), was called (offer|letter)")).wait_for()
     assert page.locator("#injected").count() == 0

@@ -118,6 +118,17 @@ def test_the_one_file_scorer_says_the_same_in_a_process_of_its_own(model: Classi
     assert [row["is_positive"] for row in rows] == (expected >= model.threshold).tolist()
 
 
+def test_names_do_not_become_code_and_the_hash_is_of_model_and_rules(model: Classifier, tmp_path: Path) -> None:
+    path, wicked = tmp_path / "offers.py", '"""\nimport os; os.abort()\n"""'
+    ruled = ((("prize",), True),)
+    path.write_text(scorer.source(model, name=wicked, positive=wicked, ruled=ruled))
+    ran = subprocess.run([sys.executable, "-I", str(path)], input='{"text": "prize"}', capture_output=True, text=True)
+    assert (ran.returncode, json.loads(ran.stdout)["is_positive"]) == (0, True)
+    assert scorer.digest(model, ()) == model.digest
+    assert len({scorer.digest(model, each) for each in ((), ruled, ((("prize",), False),))}) == 3
+    assert scorer.digest(model, ruled) in path.read_text()
+
+
 def test_near_duplicates_are_one_group_and_never_on_both_sides_of_a_fold() -> None:
     letters: Corpus = LETTERS
     groups = near_duplicates(letters.texts)

@@ -80,8 +80,36 @@ def test_a_repair_may_take_away_what_it_declares_and_nothing_else() -> None:
     before = "Pay 12.50 to ann@shop.example, not 99.\n----------\nTo unsubscribe: http://l.example/u\n"
     assert audit(before, "Pay 12.50 to ann@shop.example, not 99.\n", [before.partition("\n")[2]]).passed
     assert audit(before, before.replace("12.50", "125.0"), []).added == ("125.0",)
-    assert audit(before, before.replace(", not 99", ""), []).lost == ("99", "not")
+    assert audit(before, before.replace(", not 99", ""), []).lost == (",", "99", "not")
     assert audit("a &lt;b&gt; =E2=82=AC5", "a <b> €5", []).passed
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Pay 5 to Ann and 90 to Bob", "Pay 90 to Ann and 5 to Bob"),
+        ("it is -5 outside", "it is 5 outside"),
+        ("Dog bites man", "man bites Dog"),
+        ("if x < y", "if x > y"),
+        ("a != b", "a == b"),
+        ("cost: 5 $", "cost: 5 €"),
+        ("No. More is needed", "No More is needed"),
+        ("US and us", "us and US"),
+        ("First this. Then that.", "Then that. First this."),
+    ],
+)
+def test_what_is_moved_turned_or_signed_otherwise_is_caught(before: str, after: str) -> None:
+    assert audit(before, before.replace(" ", "  ") + "\n", []).passed
+    found = audit(before, after, [])
+    assert not found.passed
+    assert audited(before, after, ()).text == before
+
+
+def test_marks_of_quotes_and_line_ends_are_layout() -> None:
+    assert audit("> > so it is\r\n>> yes\r\n", ">> so it is\n>> yes\n", []).passed
+    assert audit("&gt; &gt; if a &lt; b\n", ">> if a < b\n", []).passed
+    long = " ".join(map(str, range(9000)))
+    assert not audit(long, " ".join(map(str, reversed(range(9000)))), []).passed
 
 
 def test_wrong_rewrites_are_caught_and_the_text_stays_as_it_was() -> None:

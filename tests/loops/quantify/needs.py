@@ -14,6 +14,7 @@ from contracts.enums import EffectKind
 from contracts.errors import LatheError
 from loops.core import Workplace
 from loops.quantify.casebook import LOOP, CaseBook, documents_path
+from loops.quantify.deployment import Deployed, DeployPayload, copy_deployed, put_in_place
 from loops.quantify.documents import Documents, read_documents
 from loops.quantify.need import Labeller, Need, Option
 from loops.quantify.work import WORK
@@ -75,15 +76,33 @@ def documents(folder: Path, rows: list[dict[str, str]]) -> Documents:
     return read_documents(path)
 
 
-def open_case(store: Store, folder: Path, wanted: Need, texts: Documents, case_id: str = CASE) -> CaseBook:
+def open_case(
+    store: Store, folder: Path, wanted: Need, texts: Documents, case_id: str = CASE, deployed: Deployed | None = None
+) -> CaseBook:
     own = folder / case_id
     own.mkdir(parents=True, exist_ok=True)
+    if deployed is not None:
+        copy_deployed(deployed, own)
     texts.write(documents_path(own))
     store.projects.put(Project(id="p", path="/nowhere"))
     store.knowledge.open_case(case_id, project_id="p", loop=LOOP, title="offers", at=NOW)
     book = CaseBook(store, case_id, NOW)
-    book.put_need(wanted, texts.sha256, len(texts.texts))
+    base = None if deployed is None else deployed.payload.model_dump()
+    book.put_need(wanted, texts.sha256, len(texts.texts), base)
     return book
+
+
+def deploy(book: CaseBook, folder: Path) -> Deployed:
+    """The version of the case that stands, as its approved proposal would do it."""
+    standing, wanted = book.standing(), book.need()
+    assert standing is not None
+    payload = DeployPayload(
+        name=wanted.name, case_id=book.case_id, version=standing["number"], option="model", sha256=standing["sha256"],
+        base="",
+    )  # fmt: skip
+    return Deployed(
+        payload=payload, folder=put_in_place(book, folder / book.case_id, folder / "deployments", payload)
+    )  # fmt: skip
 
 
 def hands(store: Store, folder: Path, door: Callable[[], Any] = lambda: None) -> Callable[[], None]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
@@ -15,13 +18,19 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from needs import CASE, NOW, documents, lines, need, open_case
 from psycopg.rows import dict_row
 
+from agents.llm import Price
 from context_store import Store, open_store
 from contracts.enums import EffectKind, Role
 from loops.core import Workplace
 from loops.quantify.casebook import CaseBook
 from loops.quantify.loop import ClassifierLoop
+from loops.quantify.need import Labeller
 from loops.quantify.work import WORK
 from loops.runner import CaseStatus, Runner
+
+sys.path.append(str(Path(__file__).parents[2] / "agents"))
+
+from scripted_server import ScriptedServer, Turn
 
 
 class DyingSaver(PostgresSaver):
@@ -90,7 +99,7 @@ def drive(url: str, folder: Path) -> CaseStatus:
         open_store(url, clock=lambda: NOW) as store,
         psycopg.connect(url, row_factory=dict_row, **options) as connection,  # type: ignore[arg-type]
     ):
-        loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+        loop = ClassifierLoop(store, folder, lambda name: "", lambda: NOW)
         wait = deadly_hands(store, folder, folder / "moments")
         saver = DyingSaver(connection)  # type: ignore[arg-type]
         runner = Runner(store=store, checkpointer=saver, loops={loop.name: loop}, clock=lambda: NOW, wait=wait)
@@ -137,9 +146,70 @@ def untouched(store: Store, folder: Path, texts: object) -> list[dict[str, objec
 
     other = f"{CASE}-calm"
     book = open_case(store, folder, need(name="calm", max_versions=2), texts, other)  # type: ignore[arg-type]
-    loop = ClassifierLoop(store, lambda name: "", lambda: NOW)
+    loop = ClassifierLoop(store, folder, lambda name: "", lambda: NOW)
     wait = hands(store, folder)
     Runner(store=store, checkpointer=InMemorySaver(), loops={loop.name: loop}, clock=lambda: NOW, wait=wait).start(
         loop.name, other
     )
     return [dict(each) for each in book.versions()]
+
+
+def label_in_child(url: str, folder: Path, address: str) -> bool:
+    """False when it was killed in the middle of its labelling."""
+    context = multiprocessing.get_context("forkserver")
+    child = context.Process(target=_label, args=(url, folder, address))
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode == 0
+
+
+def _label(url: str, folder: Path, address: str) -> None:
+    from agents.llm import Door, LocalBudget, ModelConfig, Outside
+    from context_store.records import Amount
+
+    numbers, moments = itertools.count(), folder / "moments"
+
+    def die(text: str) -> None:
+        known = moments.read_text().splitlines() if moments.exists() else []
+        if text not in known and " labels " in text:
+            moments.write_text("\n".join([*known, text]))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    outside = Outside(clock=time.monotonic, sleep=lambda seconds: None, new_id=lambda: str(next(numbers)))
+    budget = LocalBudget(Amount(tokens=10_000_000, usd=100.0, wall_s=100_000.0))
+    model = ModelConfig(name="openai/scripted", api_base=address, price=Price(prompt_usd=0.001, completion_usd=0.01))
+    with open_store(url, clock=lambda: NOW) as store:
+        place = Workplace(
+            store=store, case_id=CASE, folder=folder / CASE, tell=die,
+            door=lambda: Door([model.build()], budget, outside),
+        )  # fmt: skip
+        book = CaseBook(store, CASE, NOW)
+        if book.sample() is None:
+            answer = dict(WORK["sample"](place, {}))
+            book.put_batches(answer.pop("batches"))
+            book.put_sample(answer)
+        book.put_tuned(WORK["tune"](place, {}))
+        for batch in ("evaluation", "train-1"):
+            book.put_labelled(batch, WORK["label"](place, {"batch": batch}))
+
+
+@pytest.mark.slow
+def test_killed_while_a_model_labels_each_text_is_asked_about_once(database_url: str, tmp_path: Path) -> None:
+    def answer(body: Any) -> Turn:
+        return Turn(text="offer" if "prize" in str(body["messages"][1]["content"]) else "letter")
+
+    wanted = need(labellers=(Labeller.GIVEN, Labeller.MODEL), evaluation_size=40, first_labels=60, per_round=20)
+    with open_store(database_url, clock=lambda: NOW) as store, ScriptedServer(answer) as server:
+        book = open_case(store, tmp_path, wanted, documents(tmp_path, lines(300)))
+        deaths = 0
+        while not label_in_child(database_url, tmp_path, f"{server.url}/v1"):
+            deaths += 1
+            assert deaths < 60
+        assert deaths >= 4
+        asked = [tuple(message["content"] for message in body["messages"]) for body in server.requests]
+        assert len(asked) == len(set(asked)) == len(book.told()) + len(book.unreadable())
+        tuned = book.tuned()
+        assert tuned is not None
+        taken = [each["sha256"] for each in book.prompts() if each["decision"]["is_taken"]]
+        assert taken[-1] == tuned["stands"] == book.standing_prompt_sha256()

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from needs import documents, lines, need, text
 
-from contracts.errors import EnvironmentFault, UserInputError
-from loops.classifiers.groups import near_duplicates
+from contracts.errors import BudgetExceeded, EnvironmentFault, UserInputError
+from loops.classifiers.groups import near_duplicates, resembling, signatures
 from loops.pipelines.component import EvaluationSet
-from loops.quantify.documents import read_documents
+from loops.quantify.documents import Documents, read_documents
 from loops.quantify.gepa_optimiser import ByGepa
 from loops.quantify.labels import Label, agreements, reference
 from loops.quantify.need import Labeller, Need, labellers_of
@@ -77,8 +77,21 @@ def test_the_prompt_is_tuned_by_its_mistakes_and_decided_on_texts_it_never_saw()
     assert all("not better" in decision.reason for _, decision in deaf.tried)
 
 
+@pytest.mark.parametrize("limit", [30, 120])  # while the first prompt is judged, and while another one is
+def test_where_the_budget_ends_the_prompt_stands_that_stood_by_then(limit: int) -> None:
+    on, asked = EvaluationSet(sha256="s", groups=np.arange(60), slices={}), [0]
+
+    def judge(prompt: LabelPrompt, texts: Sequence[str]) -> list[bool | None]:
+        asked[0] += len(texts)
+        if asked[0] > limit:
+            raise BudgetExceeded("the tokens are spent", remedy="more")
+        return _judge(prompt, texts)
+
+    tuned = tune(first_prompt(need()), ByMistakes(need=need()), _examples(40, 0), _examples(60, 1), on, judge)
+    assert (tuned.stopped, tuned.prompt) == ("the tokens are spent", first_prompt(need()))
+
+
 def test_gepa_proposes_and_what_is_used_is_what_it_found_to_the_byte() -> None:
-    pytest.importorskip("gepa", reason="needs the extra dspy")
     better = f"You label texts.  \n\tAlso texts with {HARD} are offers.\r\nAnswer offer or letter."
     asked: list[str] = []
 
@@ -104,7 +117,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     except ImportError:
         with pytest.raises(EnvironmentFault, match="GEPA is not installed") as error:
             list(ByGepa(need=need(), reflect=str).propose(LabelPrompt(text="x"), _examples(4, 0), _judge))
-        assert "[dspy]" in error.value.remedy
+        assert "[gepa]" in error.value.remedy
 
 
 def _labels(source: str, said: dict[str, bool], batch: str = "b") -> list[Label]:
@@ -144,6 +157,33 @@ def test_near_duplicates_are_never_in_two_of_the_sets(tmp_path: Path) -> None:
     assert found.evaluation.size >= 80
     with pytest.raises(UserInputError, match="too few"):
         sample(need(evaluation_size=300), groups, np.arange(400))
+
+
+def test_what_taught_a_deployed_version_is_known_again_by_its_signature(tmp_path: Path) -> None:
+    texts, other = documents(tmp_path, lines(200)).texts, documents(tmp_path, lines(100, seed=7)).texts
+    known = signatures(texts[:100])
+    found = resembling(known, signatures(texts))
+    groups = near_duplicates(texts)
+    assert found[:100].all()
+    assert (found[100:] == np.isin(groups[100:], groups[:100])).all()
+    assert not resembling(known, signatures(other)).any()
+    assert not resembling(signatures([]), signatures(other)).any()
+
+
+def test_equal_texts_without_names_are_numbered_and_the_hash_covers_labels_and_slices(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+
+    def read(*rows: str) -> Documents:
+        path.write_text("\n".join(rows))
+        return read_documents(path)
+
+    twice = read('{"text": "same"}', '{"text": "same"}', '{"text": "other"}')
+    assert twice.ids[1] == f"{twice.ids[0]}-2"
+    rows = ['{"id": "a", "text": "x", "label": "yes", "s": "1"}', '{"id": "b", "text": "y", "label": "no", "s": "2"}']
+    first = read(*rows)
+    relabelled, resliced = read(rows[0].replace("yes", "no"), rows[1]), read(rows[0], rows[1].replace('"2"', '"3"'))
+    assert len({first.sha256, relabelled.sha256, resliced.sha256}) == 3
+    assert first.texts_sha256 == relabelled.texts_sha256 == resliced.texts_sha256
 
 
 def test_documents_are_read_with_slices_and_labels_and_mistakes_are_named(tmp_path: Path) -> None:
