@@ -207,7 +207,11 @@ def _not_executed(
         later = ordered[ordered.index(factor) + 1 :] if factor in ordered else []
         ran = ran_lines(factor, later, executed)
         revert = runs.of(facts.everything - {factor.key})
-        if ran is False and (is_imported(factor, executed) or not executed.modules):
+        if ran is False and not executed.modules:
+            missing.append(
+                f"nothing told which lines ran (a command must keep PYTHONPATH), so not those of {factor.title}"
+            )
+        elif ran is False and is_imported(factor, executed):
             missing.append(f"the lines of {factor.title} were not traced (only the first steps of a process are)")
         elif ran is False:
             missing.append(f"the re-runs did not execute the lines of {factor.title}")
