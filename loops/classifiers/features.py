@@ -42,21 +42,24 @@ _WORDS = _word_table()
 _TOKENS = bytes(_BLANK if code <= _BLANK else code for code in range(256))
 
 
-def columns(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def columns(texts: Sequence[str], *, triples: bool = True) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(column, start): the distinct columns of each text, ascending; those of text i are `column[start[i]:start[i+1]]`.
 
-    `column` has one value an element, `start` len(texts) + 1. An empty text has no column.
+    `column` has one value an element, `start` len(texts) + 1. An empty text has no column. Without `triples` they are
+    those of words, pairs and tokens alone.
     """
     encoded = [_read_part(text).encode("utf-8", "replace") + b" " for text in texts]
     ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
     joined = b"".join(encoded)
     words, of_word = _hashes(joined.translate(_WORDS), ends)
     tokens, of_token = _hashes(joined.translate(_TOKENS), ends)
-    triples, of_triple = _triples(joined.lower(), ends)
     together = of_word[:-1] == of_word[1:]
     pairs = _mixed(words[:-1] * np.uint64(31) + words[1:])[together]
-    hashes = np.concatenate([words, pairs, _mixed(tokens + _ODD), triples])
-    keys = np.concatenate([of_word, of_word[:-1][together], of_token, of_triple]) << BITS
+    parts = [(words, of_word), (pairs, of_word[:-1][together]), (_mixed(tokens + _ODD), of_token)]
+    if triples:
+        parts.append(_triples(joined.lower(), ends))
+    hashes = np.concatenate([each for each, _ in parts])
+    keys = np.concatenate([of_text for _, of_text in parts]) << BITS
     keys |= (hashes >> np.uint64(64 - BITS)).astype(np.int64)
     keys.sort()
     keys = keys[np.flatnonzero(np.diff(keys, prepend=-1))]

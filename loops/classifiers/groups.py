@@ -14,14 +14,14 @@ from loops.classifiers.model import Bools, Classifier, Floats
 Ints = NDArray[np.int64]
 _NUM_HASHES, _BANDS = 64, 16  # two texts with Jaccard similarity 0.7 meet in a band with probability 0.99
 _MARGIN = 0.1  # nearly twice the error of an estimate from so many hashes
-SAME = 0.6  # Jaccard similarity of the columns from which on two texts are near-duplicates
+SAME = 0.6  # Jaccard similarity of words, pairs and tokens from which on two texts are near-duplicates
 
 
 def near_duplicates(texts: Sequence[str]) -> Ints:
     """Group number of each text, (len(texts),): texts whose elements are the same to `SAME` or more, directly or by a
     chain of such texts. Candidates by MinHash with bands (Broder 1997); each is verified by its real similarity.
     """
-    found, start = columns(texts)
+    found, start = columns(texts, triples=False)
     sets = [found[begin:end] for begin, end in itertools.pairwise(start)]
     parent = np.arange(len(sets))
     for left, right in _candidates(_signatures(found, start)):
@@ -53,7 +53,7 @@ def out_of_fold(
 
 def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
     """MinHash values by which texts are known without being kept, (len(texts), 64)."""
-    return _signatures(*columns(texts))
+    return _signatures(*columns(texts, triples=False))
 
 
 def resembling(known: NDArray[np.uint64], new: NDArray[np.uint64]) -> Bools:
