@@ -6,17 +6,21 @@ server gives no log-likelihoods of given texts, so `ppl_acc_norm` is named as no
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.local_brain import NAME, is_installed, local_server
+from context_store.canonical import content_hash
 from loops.evals.endpoint import Endpoint
 from loops.evals.gaps import findings
+from loops.evals.model import Asked, Written
 from loops.evals.protocol import PROTOCOLS, Mode, Protocol
 from loops.evals.run import Evaluation, evaluate, save
 from loops.evals.task import Task
@@ -27,13 +31,35 @@ _MAX_TOKENS = 48
 _CHAT = ("0_shot_answer_is", "0_shot_boxed", "0_shot_direct")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Resumed(Endpoint):
+    """Keeps each answer, so that an interrupted run goes on."""
+
+    kept: Path
+
+    def write(self, asked: Sequence[Asked]) -> list[Written]:
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        known = dict(map(json.loads, self.kept.read_text().splitlines())) if self.kept.exists() else {}
+        keys = [content_hash(asdict(each)) for each in asked]
+        with self.kept.open("a") as file:
+            for number, (key, each) in enumerate(zip(keys, asked, strict=True), start=1):
+                if key not in known:
+                    known[key] = asdict(super().write([each])[0])
+                    file.write(json.dumps([key, known[key]]) + "\n")
+                    file.flush()
+                sys.stderr.write(f"\r{number}/{len(asked)}")
+        return [Written(**known[key]) for key in keys]
+
+
 def gap_table(num_items: int, folder: Path) -> dict[str, Any]:
     """A row a protocol over the same items, and what the differences are flagged as."""
     if not is_installed():
         return {"local": "not run: the extra local-llm is not installed"}
     task = generated.task("math", "add", num_items)
     with local_server(num_threads=1) as base_url:
-        model = Endpoint(base_url=base_url, name=NAME.partition("/")[2], sleep=time.sleep)
+        model = _Resumed(
+            base_url=base_url, name=NAME.partition("/")[2], sleep=time.sleep, kept=folder / "answers.jsonl"
+        )
         done = [evaluate(task, each, model) for each in _protocols(task)]
     rows = [_row(each, folder) for each in done]
     best = corrected_maximum({each.protocol.name: each.right[None] for each in done})
