@@ -184,7 +184,9 @@ def _canaries(whole: Evolution) -> str:
 def _show_promotion(client: Client, whole: Evolution) -> None:
     if whole.summary["incumbent"] == whole.summary["root"] or session.principal().role == "viewer":
         return
+    kept = f"promotion of {whole.run.case_id}"  # the page draws itself anew every few seconds
     if st.button("Propose to use the incumbent", icon=":material/publish:"):
-        proposal = client.promote(whole.run.case_id)
-        address = escape(links.proposal(proposal))
+        st.session_state[kept] = client.promote(whole.run.case_id)
+    if kept in st.session_state:
+        address = escape(links.proposal(st.session_state[kept]))
         st.html(f"<p>It waits for approval: <a href='{address}' target='_self'>decide it</a></p>")
