@@ -162,7 +162,7 @@ def work():
 keep(work)
 """
     process = subprocess.Popen([sys.executable, "-c", code])
-    until(marks.exists, timeout_s=30)
+    until(lambda: marks.exists() and marks.read_text() == "begun ", timeout_s=30)
     process.terminate()
     assert process.wait(timeout=20) == 0
     assert marks.read_text() == "begun ended "

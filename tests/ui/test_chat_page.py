@@ -69,7 +69,7 @@ def test_an_answer_cites_what_it_rests_on_and_an_endless_one_is_stopped(
     assert "answered by openai/scripted, checked" in page.locator(".lt-answer").inner_text()
     page.get_by_text("why <b>did</b> it happen?").first.wait_for()
     assert page.locator(".lt-answer .lt-evidence").count() > 0
-    box = page.get_by_test_id("stChatInputTextArea")
+    box = page.get_by_label("Ask further")  # the box before it may still be there for a moment
     box.fill("tell me at length")
     box.press("Enter")
     page.get_by_text("word word word").wait_for()
