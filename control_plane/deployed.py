@@ -21,7 +21,7 @@ from loops.classifiers.model import Classifier
 from loops.classifiers.rules import Rule
 from loops.quantify.casebook import CaseBook
 from loops.quantify.deployment import PROMPT_FILE, DeployPayload, current, read_model, require_model
-from loops.quantify.documents import Documents
+from loops.quantify.documents import Documents, row_with_text
 from loops.quantify.labeller import Asker, DoorAsker
 from loops.quantify.need import Need
 from loops.quantify.prompts import LabelPrompt, read_answer, read_prompt
@@ -117,21 +117,11 @@ def _scored(judge: Judge, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            rows.append(_row(number, line))
+            rows.append(row_with_text(number, line))
         if len(rows) == _BATCH:
             yield from _told(judge, rows)
             rows = []
     yield from _told(judge, rows)
-
-
-def _row(number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserInputError(f"line {number} is no JSON: {error}", remedy='write {"text": "..."}') from None
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise UserInputError(f"line {number} has no text", remedy='write {"text": "..."}')
-    return row
 
 
 def _told(judge: Judge, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

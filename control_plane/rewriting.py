@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,7 +16,7 @@ from loops.pipelines.component import ComponentKind, Decision, Declared, Evaluat
 from loops.pipelines.damage import damaged
 from loops.pipelines.improve import Improved, Revision, improve
 from loops.pipelines.rewriter import RULES, RULES_VERSION, Rewriter, evaluate, whitespace
-from loops.quantify.documents import read_documents
+from loops.quantify.documents import read_documents, row_with_text
 
 PURPOSE = "repair what transport and mailing lists do to texts"
 
@@ -104,18 +103,8 @@ def rewritten(rewriter: Rewriter, lines: Iterable[str], counted: dict[str, int])
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = _row(number, line)
+        row = row_with_text(number, line)
         done = rewriter.rewrite(row["text"])
         kind = "refused" if done.refused else "changed" if done.text != row["text"] else "unchanged"
         counted[kind] += 1
         yield json.dumps({**row, "text": done.text})
-
-
-def _row(number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserInputError(f"line {number} is no JSON: {error}", remedy='write {"text": "..."}') from None
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise UserInputError(f"line {number} has no text", remedy='write {"text": "..."}')
-    return row

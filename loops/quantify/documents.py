@@ -134,3 +134,14 @@ def _slices(lines: list[_Line], texts: tuple[str, ...]) -> dict[str, tuple[str, 
     lengths = np.array([len(text) for text in texts])
     thirds = np.searchsorted(np.quantile(lengths, [1 / 3, 2 / 3]), lengths)
     return {**found, LENGTH: tuple(_LENGTHS[third] for third in thirds)}
+
+
+def row_with_text(number: int, line: str) -> dict[str, Any]:
+    """One JSON object with a `text`. Raises UserInputError that names the line."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserInputError(f"line {number} is no JSON: {error}", remedy='write {"text": "..."}') from None
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise UserInputError(f"line {number} has no text", remedy='write {"text": "..."}')
+    return row
