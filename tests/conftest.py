@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import settings
 
 from context_store import EmbeddedPostgres, Store, migrate, open_store
+
+# Each process of the tests computes with one thread: two of them with two each wait for one another most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("lathe", deadline=None)  # speed is measured in benchmarks, not here
 settings.load_profile("lathe")

@@ -43,6 +43,7 @@ def open_case(store: Store, wish: Wish, at: float) -> str:
         steps=steps,
         seeds=tuple(range(1, wish.seeds + 1)),
         num_items=wish.num_items,
+        fan_items=min(wish.num_items, PotentialPlan.fan_items),
         sft=SftRecipe(epochs=dict(wish.epochs)),
     )
     body = replace(plan, num_parameters=subjects[-1].num_parameters).to_json()
