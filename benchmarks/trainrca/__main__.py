@@ -12,15 +12,19 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.trainrca.databases import server
 from benchmarks.trainrca.form import Case, Shelf
 from benchmarks.trainrca.kinds import Kind, all_kinds, load_kinds
 from benchmarks.trainrca.making import NEEDS, make
 from benchmarks.trainrca.methods import METHODS
 from benchmarks.trainrca.plan import Wanted, plan
 from benchmarks.trainrca.running import Options, can_run, evaluate
+from benchmarks.trainrca.workers import spread
 from contracts.errors import LatheError
 
 WORK = Path(os.path.expanduser("~/.lathe/bench/trainrca"))
@@ -33,19 +37,47 @@ def wanted_of(options: argparse.Namespace, kinds: Sequence[Kind]) -> list[Wanted
     return found[: options.limit] if options.limit else found
 
 
-def made(shelf: Shelf, wanted: Sequence[Wanted], kinds: Mapping[str, Kind], python: str) -> list[Case]:
+@cache
+def kinds_of(file: Path | None) -> list[Kind]:
+    """Ours, and those of a file for `--kinds`."""
+    return all_kinds() + (load_kinds(file) if file else [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Where cases are made, in whatever process. `work`: a folder for what is only needed meanwhile."""
+
+    shelf: Shelf
+    kinds: Path | None
+    work: Path
+    server_url: str
+    python: str
+    num_cpus: int
+
+    def make(self, wanted: Wanted) -> Case | str:
+        """The case, or why it is left out."""
+        if not can_run(NEEDS[wanted.trainer], self.python):
+            return f"{wanted.id}: not run, --python {self.python} lacks what it needs"
+        kinds = {kind.name: kind for kind in kinds_of(self.kinds)}
+        try:
+            return make(
+                self.shelf, wanted, kinds, self.work, self.server_url, python=self.python, num_cpus=self.num_cpus
+            )
+        except LatheError as error:
+            return f"{wanted.kind}, seed {wanted.seed}: left out, {error}"
+
+
+def made(shelf: Shelf, wanted: Sequence[Wanted], options: argparse.Namespace) -> list[Case]:
     """The cases of the plan, made where they are missing. One that cannot be made is said and left out."""
     cases = []
-    with tempfile.TemporaryDirectory(prefix="rcam") as work:
-        for number, each in enumerate(wanted, start=1):
-            sys.stderr.write(f"case {number}/{len(wanted)}\n")
-            if not can_run(NEEDS[each.trainer], python):
-                sys.stderr.write(f"{each.id}: not run, --python {python} lacks what it needs\n")
-                continue
-            try:
-                cases.append(make(shelf, each, kinds, Path(work), python))
-            except LatheError as error:
-                sys.stderr.write(f"{each.kind}, seed {each.seed}: left out, {error}\n")
+    with tempfile.TemporaryDirectory(prefix="rcam") as work, server() as url:
+        num_cpus = max(1, (os.cpu_count() or 1) // options.workers)
+        shop = Workshop(
+            shelf=shelf, kinds=options.kinds, work=Path(work), server_url=url, python=options.python, num_cpus=num_cpus
+        )
+        for number, found in enumerate(spread(shop.make, wanted, options.workers), start=1):
+            sys.stderr.write(f"case {number}/{len(wanted)}{f': {found}' if isinstance(found, str) else ''}\n")
+            cases += [] if isinstance(found, str) else [found]
     return cases
 
 
@@ -70,6 +102,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", help="kinds")
     parser.add_argument("--limit", type=int, default=0, help="the first so many cases of the plan")
     parser.add_argument("--python", default=sys.executable, help="interpreter of foreign trainings")
+    parser.add_argument("--workers", type=int, default=1, help="cases beside each other")
     parser.add_argument("--make", action="store_true", help="only make the cases")
     parser.add_argument("--cached", action="store_true", help="decide everything again; execute only what is missing")
     parser.add_argument("--fresh", action="store_true", help="execute everything again")
@@ -84,9 +117,8 @@ def main() -> None:
         shelf = Shelf(options.cases.absolute())
         cases = shelf.list()
     else:
-        kinds = all_kinds() + (load_kinds(options.kinds) if options.kinds else [])
         shelf = Shelf(options.work.absolute())
-        cases = made(shelf, wanted_of(options, kinds), {kind.name: kind for kind in kinds}, options.python)
+        cases = made(shelf, wanted_of(options, kinds_of(options.kinds)), options)
     if options.make:
         return
     choice = Options(
@@ -95,6 +127,7 @@ def main() -> None:
         cached=options.cached,
         fresh=options.fresh,
         memory=not options.no_memory,
+        workers=options.workers,
     )
     told = evaluate(shelf, cases, choice)
     sys.stdout.write(as_markdown(told) + "\n")

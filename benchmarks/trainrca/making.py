@@ -40,7 +40,16 @@ NEEDS = {"clusters": (), "huggingface": FOREIGN_TRAINERS["huggingface"].needs, "
 _EARLY = 0.3  # share of the decoys that are there before the last resume
 
 
-def make(shelf: Shelf, wanted: Wanted, kinds: Mapping[str, Kind], work: Path, python: str) -> Case:
+def make(
+    shelf: Shelf,
+    wanted: Wanted,
+    kinds: Mapping[str, Kind],
+    work: Path,
+    server_url: str,
+    *,
+    python: str,
+    num_cpus: int = 2,
+) -> Case:
     """The case on the shelf; found there when it was made before. Raises BackendFailure when it cannot be trained."""
     if shelf.has(wanted.id):
         return next(case for case in shelf.list() if case.id == wanted.id)
@@ -50,7 +59,7 @@ def make(shelf: Shelf, wanted: Wanted, kinds: Mapping[str, Kind], work: Path, py
     scratch.mkdir(parents=True)
     try:
         case, truth = lay_out(wanted, kinds, scratch / "project")
-        with bench(scratch / "home", scratch / "cache", python=python) as lathe:
+        with bench(scratch / "home", scratch / "cache", server_url, num_cpus=num_cpus, python=python) as lathe:
             _train(lathe, case, scratch / "project")
             _keep(lathe, case, wanted, scratch / "project", folder)
         shelf.hide(truth)

@@ -6,10 +6,11 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
+from benchmarks.trainrca.databases import database
 from benchmarks.trainrca.editing import copy_repository
 from benchmarks.trainrca.form import BRANCH, Case, Segment
 from benchmarks.trainrca.recording import Recording
@@ -42,13 +43,21 @@ class Bench(Lathe):
 
 @contextmanager
 def bench(
-    home: Path, cache: Path, *, fresh: bool = False, num_cpus: int = 2, python: str = sys.executable
+    home: Path,
+    cache: Path,
+    server_url: str,
+    *,
+    fresh: bool = False,
+    num_cpus: int = 2,
+    python: str = sys.executable,
 ) -> Iterator[Bench]:
-    """A new or found Lathe in `home`, without fresh seeds: a case is about its own run."""
-    settings = Settings(
-        home=home, database_url="", backend="local", num_cpus=num_cpus, fresh_seeds=0, embedder="hashed", model=""
-    )
-    with Bench.open(settings) as lathe:
+    """A new Lathe in `home` and in a database of its own, without fresh seeds: a case is about its own run."""
+    with ExitStack() as resources:
+        url = resources.enter_context(database(server_url))
+        settings = Settings(
+            home=home, database_url=url, backend="local", num_cpus=num_cpus, fresh_seeds=0, embedder="hashed", model=""
+        )
+        lathe = resources.enter_context(Bench.open(settings))
         assert isinstance(lathe, Bench)
         lathe.cache, lathe.fresh, lathe.python = cache, fresh, python
         yield lathe

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,14 @@ from typing import Any
 
 from benchmarks.demo import code_hash
 from benchmarks.trainrca.answers import Answer, Facts
+from benchmarks.trainrca.databases import server
 from benchmarks.trainrca.form import Case, Shelf, Truth
 from benchmarks.trainrca.grading import Graded, by_kind, grade, with_memory
 from benchmarks.trainrca.methods import METHODS, NOT_RUN, bisection, by_lathe
 from benchmarks.trainrca.methods.by_rule import by_rule
 from benchmarks.trainrca.methods.reading import read_facts
 from benchmarks.trainrca.placing import Bench, bench, place, remove
+from benchmarks.trainrca.workers import spread
 from contracts.errors import LatheError
 
 Method = Callable[[Bench, Case, Facts], Answer]
@@ -37,7 +40,7 @@ _MEMORY = "lathe_memory"
 class Options:
     """`cached`: every verdict anew on kept outputs. `fresh`: every training anew as well. `memory`: both arms.
 
-    `python`: interpreter of foreign trainings.
+    `python`: interpreter of foreign trainings. `workers`: cases beside each other, which share the processors.
     """
 
     work: Path
@@ -45,6 +48,7 @@ class Options:
     fresh: bool = False
     memory: bool = True
     python: str = sys.executable
+    workers: int = 1
 
 
 class Answers:
@@ -56,12 +60,12 @@ class Answers:
             own.update(path.read_bytes())
         self._folder = options.work / "answers" / own.hexdigest()[:12]
         self._anew = options.cached or options.fresh
-        self._written: set[Path] = set()
+        self.written: set[Path] = set()
 
     def get(self, case_id: str, name: str) -> dict[str, Any] | None:
         """What was written before; with `cached` or `fresh` only what this process wrote."""
         path = self._path(case_id, name)
-        if not path.exists() or (self._anew and path not in self._written):
+        if not path.exists() or (self._anew and path not in self.written):
             return None
         found: dict[str, Any] = json.loads(path.read_text())
         return found
@@ -72,7 +76,7 @@ class Answers:
         draft = path.with_suffix(".new")
         draft.write_text(json.dumps(asdict(found)))
         draft.replace(path)
-        self._written.add(path)
+        self.written.add(path)
 
     def _path(self, case_id: str, name: str) -> Path:
         return self._folder / case_id / f"{name}.json"
@@ -83,11 +87,13 @@ def evaluate(shelf: Shelf, cases: Sequence[Case], options: Options) -> dict[str,
     answers = Answers(options)
     not_run = [case.id for case in cases if not can_run(case.needs, options.python)]
     cases = [case for case in cases if case.id not in not_run]
-    for number, case in enumerate(cases, start=1):
-        sys.stderr.write(f"{number}/{len(cases)} {case.id}\n")
-        _answer_case(shelf, case, options, answers)
-    if options.memory:
-        _answer_with_memory(shelf, cases, options, answers)
+    teams = _teams(cases) if options.memory else []
+    with server() as url:
+        place = Place(shelf=shelf, options=options, server_url=url)
+        pieces = [*([case] for case in cases), *teams]
+        for number, written in enumerate(spread(place.answer, pieces, options.workers), start=1):
+            answers.written |= written
+            sys.stderr.write(f"{number}/{len(pieces)} {' '.join(case.id for case in pieces[number - 1])}\n")
     return {**figures({case.id: shelf.truth(case.id) for case in cases}, answers), "not_run": not_run}
 
 
@@ -98,35 +104,61 @@ def can_run(needs: tuple[str, ...], python: str) -> bool:
     return not needs or subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _answer_case(shelf: Shelf, case: Case, options: Options, answers: Answers) -> None:
-    """Each method that runs trainings, in a home of its own."""
-    for name, method in _RUNS_TRAININGS.items():
-        if answers.get(case.id, name) is not None:
-            continue
-        with _scratch() as folder, _bench(folder, options) as lathe:
-            place(lathe, case, shelf.folder(case), folder / "project")
-            facts = read_facts(lathe, case)
-            answers.put(case.id, "facts", facts)
-            answers.put(case.id, name, _answered(method, lathe, case, facts))
-
-
-def _answer_with_memory(shelf: Shelf, cases: Sequence[Case], options: Options, answers: Answers) -> None:
-    """The cases of one project in their order, in one home: what one leaves behind, the next may use."""
+def _teams(cases: Sequence[Case]) -> list[list[Case]]:
+    """The cases of one project in their order, where it has several."""
     teams: dict[str, list[Case]] = {}
-    for case in cases:
+    for case in sorted(cases, key=lambda case: case.id):
         teams.setdefault(case.project_name, []).append(case)
-    for team in (sorted(each, key=lambda c: c.id) for each in teams.values() if len(each) > 1):
+    return [team for team in teams.values() if len(team) > 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a piece of the evaluation is worked off; in whatever process."""
+
+    shelf: Shelf
+    options: Options
+    server_url: str
+
+    def answer(self, piece: Sequence[Case]) -> set[Path]:
+        """Files of the answers given now: of one case by each method that runs trainings, of a team with memory."""
+        answers = Answers(self.options)
+        if len(piece) == 1:
+            self._answer_case(piece[0], answers)
+        else:
+            self._answer_with_memory(piece, answers)
+        return answers.written
+
+    def _answer_case(self, case: Case, answers: Answers) -> None:
+        """Each method in a home of its own."""
+        for name, method in _RUNS_TRAININGS.items():
+            if answers.get(case.id, name) is not None:
+                continue
+            with _scratch() as folder, self._bench(folder) as lathe:
+                place(lathe, case, self.shelf.folder(case), folder / "project")
+                facts = read_facts(lathe, case)
+                answers.put(case.id, "facts", facts)
+                answers.put(case.id, name, _answered(method, lathe, case, facts))
+
+    def _answer_with_memory(self, team: Sequence[Case], answers: Answers) -> None:
+        """In one home: what one case leaves behind, the next may use."""
         if all(answers.get(case.id, _MEMORY) is not None for case in team):
-            continue
-        with _scratch() as folder, _bench(folder, options) as lathe:
+            return
+        with _scratch() as folder, self._bench(folder) as lathe:
             for case in team:
-                sys.stderr.write(f"with memory: {case.id}\n")
-                answers.put(case.id, _MEMORY, _remembering(lathe, shelf, case, folder))
+                place(lathe, case, self.shelf.folder(case), folder / "project")
+                answers.put(case.id, _MEMORY, _answered(by_lathe.answer, lathe, case, read_facts(lathe, case)))
 
-
-def _remembering(lathe: Bench, shelf: Shelf, case: Case, folder: Path) -> Answer:
-    place(lathe, case, shelf.folder(case), folder / "project")
-    return _answered(by_lathe.answer, lathe, case, read_facts(lathe, case))
+    def _bench(self, folder: Path) -> AbstractContextManager[Bench]:
+        options = self.options
+        return bench(
+            folder / "h",
+            options.work / "cache",
+            self.server_url,
+            fresh=options.fresh,
+            num_cpus=max(1, (os.cpu_count() or 1) // options.workers),
+            python=options.python,
+        )
 
 
 def _answered(method: Method, lathe: Bench, case: Case, facts: Facts) -> Answer:
@@ -193,10 +225,6 @@ def _row(row: Graded) -> dict[str, Any]:
         "fix_held": answer.fix_held,
         "statement": answer.statement,
     }
-
-
-def _bench(folder: Path, options: Options) -> AbstractContextManager[Bench]:
-    return bench(folder / "h", options.work / "cache", fresh=options.fresh, python=options.python)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.trainrca.databases import server
 from benchmarks.trainrca.form import Shelf
 from benchmarks.trainrca.kinds import all_kinds
 from benchmarks.trainrca.making import make
@@ -17,8 +18,9 @@ def test_a_case_is_made_answered_and_answered_again_without_training(short_folde
     kinds = {kind.name: kind for kind in all_kinds()}
     shelf = Shelf(short_folder / "shelf")
     wanted = Wanted(kind="labels_moved", trainer="clusters", seed=7, num_decoys=5)
-    case = make(shelf, wanted, kinds, short_folder, sys.executable)
-    assert make(shelf, wanted, kinds, short_folder, sys.executable) == case
+    with server() as url:
+        case = make(shelf, wanted, kinds, short_folder, url, python=sys.executable)
+        assert make(shelf, wanted, kinds, short_folder, url, python=sys.executable) == case
     assert not [path for path in shelf.folder(case).rglob("*") if wanted.kind in path.name]
     first = evaluate(shelf, [case], Options(work=short_folder / "work"))
     assert first["lathe"]["proven_right"]["of"] == "1/1"
