@@ -21,6 +21,7 @@ from loops.debug.places import place_factor, seat_of
 from loops.debug.ranking import Ranked, rank
 from loops.debug.reading import link_scene
 from loops.debug.recognised import recognise
+from loops.debug.recomputed import Recomputed, recomputed
 from loops.debug.silence import NO_DATA, SPECIFICITY, Pause, silence
 from loops.debug.suspects import Scene, find_scene
 from loops.debug.view import RunView, view_run
@@ -48,6 +49,7 @@ class Case:
     ranked: tuple[Ranked, ...]
     window: Window
     seat: Seat | None = None
+    recomputed: tuple[Recomputed, ...] = ()  # from what was logged, without a re-run
 
     @property
     def run_id(self) -> str:
@@ -164,7 +166,9 @@ def load_case(store: Store, case_id: str) -> Case:
     anomalies = tuple(sorted(found, key=lambda a: (a.probe.get("order", 0), a.id)))
     probe = Probe.from_json(anomalies[0].probe)
     names = tuple(dict.fromkeys((*probe.names, *GUARDS)))
-    view = view_run(store, run.id, names=names, upto_segment=anomalies[0].probe.get("segment"))
+    upto = anomalies[0].probe.get("segment")
+    view = view_run(store, run.id, names=names, upto_segment=upto)
+    found_in_log = recomputed(store, run.id, anomalies, upto)
     scene = find_scene(store, view, anomalies[0].onset)
     seat = seat_of(scene, probe, anomalies[0].series) if scene else None
     if scene and seat:
@@ -177,9 +181,10 @@ def load_case(store: Store, case_id: str) -> Case:
         probe=probe,
         view=view,
         scene=scene,
-        ranked=_in_stored_order(store, case_id, rank(store, scene, anomalies)) if scene else (),
+        ranked=_in_stored_order(store, case_id, rank(store, scene, anomalies, found_in_log)) if scene else (),
         window=rerun_window(view, probe, scene.segment.start_step if scene else 0),
         seat=seat,
+        recomputed=found_in_log,
     )
 
 

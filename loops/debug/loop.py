@@ -114,9 +114,12 @@ class DebugLoop:
         labels = "; ".join(f"{experiment.kind}: {experiment.label}" for experiment in step)
         cost = sum(request.cost.cpu_s for request in requests)
         why = why_next(facts, step, requests[0].cost.cpu_s)
-        return Planned(
-            requests=requests, reason="; ".join(filter(None, (f"re-run {labels} (at most {cost:.0f} CPU s)", why)))
-        )
+        is_first = not any(d.reading for d in self._store.knowledge.diagnostics(case_id))
+        free = [
+            f"recomputed from the log, which costs nothing: {each.sentence}" for each in case.recomputed if is_first
+        ]
+        said = (*free, f"re-run {labels} (at most {cost:.0f} CPU s)", why)
+        return Planned(requests=requests, reason="; ".join(filter(None, said)))
 
     def measure(self, case_id: str, effects: Sequence[Effect]) -> str:
         """Read each finished re-run, controls first, since the others are measured against them."""

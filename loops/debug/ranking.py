@@ -18,6 +18,7 @@ from contracts.names import SeriesName
 from loops.debug.measure import Probe
 from loops.debug.other_runs import Contrast, contrast_of, stretches
 from loops.debug.reading import FieldReads, field_reads
+from loops.debug.recomputed import Pointer, Recomputed
 from loops.debug.substance import Substance, changed_lines, tokens
 from loops.debug.suspects import Factor, Scene
 from loops.debug.topics import split_words, topics_of
@@ -40,6 +41,7 @@ _CIRCUMSTANCE = {True: "a circumstance of the start", False: "told in the middle
 _HINT = 0.5  # weight of an earlier case in other circumstances
 _HARMLESS_ELSEWHERE, _SHOWN_ELSEWHERE = 0.5, 0.2  # other runs that had it, without and with the anomaly
 _PLACE = 0.5  # of a rank that departs: its machine, or its share of the data
+_POINTED = 0.3  # more, where a recomputation from the log points
 _FEW_LAYERS = 4
 _SAME_TEXT = 12  # negative results looked at for one factor
 
@@ -64,8 +66,11 @@ class Ranked:
         return (*self.factor.evidence, *self.fields, *refs, *self.runs)
 
 
-def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Ranked, ...]:
-    """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads."""
+def rank(
+    store: Store, scene: Scene, anomalies: Sequence[Anomaly], found: Sequence[Recomputed] = ()
+) -> tuple[Ranked, ...]:
+    """All factors of a scene, most suspicious first; ties go to the newer commit. `anomalies`: the first one leads.
+    `found`: recomputations from the log."""
     reads = field_reads(store, scene, anomalies[0])
     same = _with_same_change(store, scene)
     incidents = _incidents(store, anomalies[0])
@@ -80,8 +85,22 @@ def rank(store: Store, scene: Scene, anomalies: Sequence[Anomaly]) -> tuple[Rank
         )
         for factor in scene.factors
     ]
+    ranked = [pointed(each, found) for each in ranked]
     order = {factor.key: i for i, factor in enumerate(scene.factors)}
     return tuple(sorted(ranked, key=lambda r: (-round(r.score, 6), -order[r.factor.key])))
+
+
+def pointed(ranked: Ranked, found: Sequence[Recomputed]) -> Ranked:
+    """More suspicious where a recomputation points: at what is printed, or at the shares of the data."""
+    pointers = {each.pointer for each in found}
+    if Pointer.HOW_IT_IS_MADE in pointers and ranked.factor.substance is Substance.LOGGING:
+        more = _WEIGHT[Substance.LOGIC] / _WEIGHT[Substance.LOGGING]
+        reason = f"{ranked.reason}; the log says that what is printed changed"
+        return replace(ranked, score=min(1.0, more * ranked.score), reason=reason)
+    if Pointer.SHARES in pointers and ranked.factor.cause_kind is CauseKind.DATA:
+        reason = f"{ranked.reason}; the log says that the shares of the sources moved the loss"
+        return replace(ranked, score=ranked.score + _POINTED * (1.0 - ranked.score), reason=reason)
+    return ranked
 
 
 def _contrasted(ranked: Ranked, contrast: Contrast) -> Ranked:

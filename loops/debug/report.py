@@ -51,6 +51,7 @@ def write_report(store: Store, case: Case) -> str:
         *_verdicts(verdicts, investigation.statement, _watched(store, case)),
         *_nature(stored_nature(store, case_id)),
         *_symptoms(case),
+        *_recomputed(case),
         *_precedents(store.recurrence.like(case.leading)),
         *_scene(case),
         *_suspects(store.knowledge.suspects(case_id)),
@@ -116,6 +117,12 @@ def _symptoms(case: Case) -> list[str]:
         f"{lead.sentence[:1].upper()}{lead.sentence[1:]} ({_refs(lead.evidence)})." for lead in leads(case.anomalies)
     ]
     return ["## What was seen", "\n".join(rows), *order]
+
+
+def _recomputed(case: Case) -> list[str]:
+    """What the log alone says, put together again; no re-run."""
+    rows = [f"- {each.sentence}; look first at {each.pointer} ({_refs(each.evidence)})." for each in case.recomputed]
+    return ["## Recomputed from the log", "\n".join(rows)] if rows else []
 
 
 def _precedents(found: list[Precedent]) -> list[str]:
