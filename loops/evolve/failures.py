@@ -89,3 +89,4 @@ _CAUSES: Mapping[str, tuple[str, Callable[[Outcome], bool]]] = {
     "handed in early": ("it was handed in after few asks", _without_check),
     "crashed": ("the scaffold ended by itself", lambda outcome: outcome.ended in ("returned", "lost")),
 }
+CAUSES = tuple(_CAUSES)
