@@ -20,6 +20,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -159,17 +160,22 @@ def declared(files: Files) -> Declared | None:
     """
     if NAME not in files:
         return None
+    found = _parsed(files[NAME])
+    if found.parameters or found.mechanisms:
+        _check(found, files)
+    return found
+
+
+@lru_cache(maxsize=16)  # asked for at every draw of a move
+def _parsed(text: str) -> Declared:
     try:
-        found = Declared.model_validate(tomllib.loads(files[NAME]))
+        return Declared.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise _bad(str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise _bad(f"{where}: {first['msg']}" if where else first["msg"]) from error
-    if found.parameters or found.mechanisms:
-        _check(found, files)
-    return found
 
 
 def _check(found: Declared, files: Files) -> None:
