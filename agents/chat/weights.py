@@ -10,7 +10,7 @@ from agents.chat.reading import Slot
 
 CASE_WEIGHTS = (3.76, 3.17, 2.3, 3.45, 2.91, 5.83, 1.49, 1.37)
 PASSAGE_WEIGHTS = (4.65, 2.85, 2.13, 2.94, 4.05)
-PART_WEIGHTS: Mapping[Part, float] = {
+PART_WEIGHTS: Mapping[str, float] = {
     Part.CASE: 0.45,
     Part.VERDICT: 0.72,
     Part.SYMPTOM: -0.17,
@@ -21,7 +21,7 @@ PART_WEIGHTS: Mapping[Part, float] = {
     Part.PROPOSAL: 2.43,
     Part.RUN: 0.31,
 }
-FORM_WEIGHTS: Mapping[Part, float] = {
+FORM_WEIGHTS: Mapping[str, float] = {
     Part.CASE: 1.66,
     Part.VERDICT: 1.88,
     Part.SYMPTOM: 2.06,
@@ -32,7 +32,7 @@ FORM_WEIGHTS: Mapping[Part, float] = {
     Part.PROPOSAL: 1.59,
     Part.RUN: 2.54,
 }
-SLOT_WEIGHTS: Mapping[Slot, Mapping[Part, float]] = {
+SLOT_WEIGHTS: Mapping[Slot, Mapping[str, float]] = {
     Slot.REMEDY: {
         Part.CASE: -0.66,
         Part.VERDICT: 0.77,
