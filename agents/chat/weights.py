@@ -32,7 +32,7 @@ FORM_WEIGHTS: Mapping[str, float] = {
     Part.PROPOSAL: 1.59,
     Part.RUN: 2.54,
 }
-SLOT_WEIGHTS: Mapping[Slot, Mapping[str, float]] = {
+SLOT_WEIGHTS: Mapping[str, Mapping[str, float]] = {
     Slot.REMEDY: {
         Part.CASE: -0.66,
         Part.VERDICT: 0.77,
