@@ -22,6 +22,7 @@ from control_plane.wiring import Lathe
 from loops.core import Workplace
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
+from loops.evolve.declared import declared, surface_of
 from loops.evolve.journal import CaseJournal
 from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name
 from loops.evolve.report import summary
@@ -43,7 +44,8 @@ class NewRun:
 def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     """The id of the case, which a worker drives from now on; the same wish is the same case.
 
-    Raises UserInputError for a scaffold that is none, RepositoryError for one with uncommitted changes.
+    Raises UserInputError for a scaffold that is none, or declares a surface that is none; RepositoryError for one with
+    uncommitted changes.
     """
     folder = _folder(new.scaffold, lathe.settings.home / "scaffolds")
     commit = head_commit(folder, allow_uncommitted=False)
@@ -51,7 +53,10 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
         commit = Archive(folder, "").stands_at(f"refs/lathe/scaffold/{scaffold_name(str(folder))}") or commit
     suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
     fork = "" if new.fork is None else f"{new.fork[0]}@{new.fork[1]}"
-    asked = Asked(**{**vars(new.asked), "suite_hash": suite.hash, "fork": fork})
+    files = Archive(folder, "").files(commit)
+    surface_of(files)
+    own = {"suite_hash": suite.hash, "fork": fork, "control": declared(files) is None}
+    asked = Asked(**{**vars(new.asked), **own})
     if new.fork is not None:
         _check_fork(lathe.store, new.fork, asked, commit, project_id(folder))
     body = {**asdict(asked), "argv": list(asked.argv), "commit": commit}

@@ -12,21 +12,21 @@ import re
 from collections.abc import Sequence, Set
 
 from agents.chat.answer import Answer
+from agents.chat.deciding import is_meant
 from agents.chat.forms import Kind
 from agents.chat.passages import Part, Passage
 from agents.chat.places import foreign_names, general, lacks_quality
 from agents.chat.questions import Asked
 from agents.chat.reading import Slot
-from agents.chat.weighing import Weighed, vectors_of
+from agents.chat.weighing import Weighed, vectors_of, words_of
+from agents.chat.weights import NEAR
 from agents.tools.matching import words
 from context_store.embedding import Embedder, HashedEmbedder
-from context_store.vocabulary import meanings
 
 _HOLDS, _MEANS = 0.6, 0.5  # share of a remedy's words in one passage; cosine of it to a passage
 _SUSPECTED, _SUSPECT_MEANS = 0.33, 0.4  # the same of a suspect, which people describe in words of their own
 _HALF = 0.5  # of a quantity, where a run's own numbers stand
 _ALL = 0.99  # of a thing whose presence is asked for, and of one that makes up for a case that is not near
-_NEAR = 6.9  # of the leading case, so that it is meant at all
 _NEAR_RUN = 3.65  # the same where the only case is one of a run with steps, and the question names no run
 _NUMBER = re.compile(
     r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|half|twice|few|several|dozens?|hundreds?|thousands?|never"
@@ -95,7 +95,7 @@ class Answerable:
     def of_a_case(self, asked: Asked, weighed: Weighed, *, general: bool) -> str:
         """What is asked for and not there, of cases that are told in words only; "" for nothing."""
         named = held(_wanted(asked), weighed.leading) >= _ALL
-        if not general and not named and weighed.case_near < _NEAR:
+        if not is_meant(weighed.case_near, sure=general or named, least=NEAR):
             return "nothing stored is near this question"
         return _missing(asked, weighed.told) or self._slot(asked, weighed)
 
@@ -148,7 +148,7 @@ class Answerable:
 def held(wanted: Set[str], passages: Sequence[Passage]) -> float:
     """The largest share of words that one passage has; 0 of none."""
     texts = (f"{each.told} {each.row.text}" for each in passages)
-    found = [len(wanted & set(words(f"{text} {meanings(text)}"))) for text in texts]
+    found = [len(wanted & words_of(text)) for text in texts]
     return max(found) / len(wanted) if wanted else 0.0
 
 
@@ -163,7 +163,7 @@ def _wanted(asked: Asked) -> set[str]:
 
 
 def _missing(asked: Asked, told: str) -> str:
-    there = set(words(f"{told} {meanings(told)}"))
+    there = words_of(told)
     if _WOULD_BE.search(asked.text):
         return "what would be if a training went on"
     if names := foreign_names(asked.rest, told):

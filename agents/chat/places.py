@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from agents.chat.forms import Kind
@@ -213,7 +213,7 @@ def general() -> frozenset[str]:
     return _GENERAL | _OF_VALUES
 
 
-def lacks_quality(asked: Asked, there: set[str]) -> bool:
+def lacks_quality(asked: Asked, there: Set[str]) -> bool:
     """True when the question qualifies a quantity (validation, perplexity ...) in a way that is not among `there`."""
     return bool((set(words(asked.rest)) & _QUALIFIERS) - there)
 

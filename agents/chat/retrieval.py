@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from agents.chat.answer import RULES, Answer, Statement, statements_of, unknown
 from agents.chat.answerable import Answerable
+from agents.chat.deciding import ordered
 from agents.chat.following import in_full, with_steps
 from agents.chat.forms import Kind
 from agents.chat.found_out import FoundOut
@@ -34,6 +35,7 @@ from agents.chat.sources import Method, Sources
 from agents.chat.standing import Standing
 from agents.chat.threads import Exchange, Threads
 from agents.chat.weighing import Weighed, Weighing
+from agents.chat.weights import RULES_FIRST
 from agents.llm.errors import ModelRefused, ModelUnavailable
 from agents.skills import SkillBook, skills_for
 from agents.tools import Toolbox
@@ -61,7 +63,6 @@ _HOW_MANY = r"\bhow many\b"
 _OF_COMMITS = r"\b(?:who|whose|commits?|author)\b"
 _NUM_STEPS = re.compile(r"\b(\d[\d,]*) (?:\w+ )?steps\b", re.IGNORECASE)
 _MAX_READ = 15
-_RULES_FIRST = 0.7  # what a passage gains that the rules put first
 _MAX_SHOWN, _MAX_BESIDE, _MAX_MEASURED = 6, 8, 2
 
 
@@ -174,12 +175,9 @@ class Retrieval:
     def _told(self, asked: Asked, weighed: Weighed, by_rules: Answer, measured: tuple[Statement, ...]) -> Answer:
         """The best passages and what stands beside them, best first."""
         leading = by_rules.statements[:1]
-        gains = {each.evidence[:1]: _RULES_FIRST for each in leading}
-        scored = [
-            (score + gains.get(each.row.evidence[:1], 0.0), each)
-            for score, each in zip(weighed.scores, weighed.passages, strict=True)
-        ]
-        best = [each for _, each in sorted(scored, key=lambda pair: -pair[0])[:_MAX_SHOWN]]
+        marks = [each.row.evidence[:1] for each in weighed.passages]
+        order = ordered(weighed.scores, marks, leading[0].evidence[:1] if leading else None, RULES_FIRST)
+        best = [weighed.passages[i] for i in order[:_MAX_SHOWN]]
         first = statements_of(each.row for each in best)
         known = {each.evidence[:1] for each in (*measured, *first)}
         more = [each for each in by_rules.statements if each.evidence[:1] not in known]

@@ -20,11 +20,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.chat.deciding import Candidate, leading, weigh
 from agents.chat.forms import Kind
 from agents.chat.meaning import Meaning
 from agents.chat.passages import Part, Passage
 from agents.chat.questions import Asked
-from agents.chat.weights import CASE_WEIGHTS, FORM_WEIGHTS, PART_WEIGHTS, PASSAGE_WEIGHTS, SLOT_WEIGHTS
+from agents.chat.weights import WEIGHTS
 from agents.tools.matching import words
 from context_store.embedding import Embedder, Vectors
 from context_store.vocabulary import meanings
@@ -82,33 +83,40 @@ class Scale:
         self._asked = asked
         self._passages = passages
         self._closeness = closeness
-        self._words = [_words_of(each.told) for each in passages]
+        self._words = [words_of(each.told) for each in passages]
         self._vectors = vectors_of(embedder, [each.told for each in passages])
         ids = dict.fromkeys(each.case_id for each in passages)
         self._of_case = {key: [i for i, each in enumerate(passages) if each.case_id == key] for key in ids}
 
     @cached_property
     def weighed(self) -> Weighed:
-        of_cases = {key: float(CASE_WEIGHTS @ self.of_case(key)) for key in self._of_case}
-        first = max(of_cases, key=lambda key: of_cases[key])
-        scores = [of_cases[each.case_id] + self._score(i) for i, each in enumerate(self._passages)]
+        cases = {case_id: self.of_case(case_id).tolist() for case_id in self._of_case}
+        of_cases, scores = weigh(WEIGHTS, self._asked.reading.slot, cases, self.candidates)
+        first = leading(of_cases)
         order = sorted(range(len(scores)), key=lambda i: -scores[i])
         own = tuple(self._passages[i] for i in order if self._passages[i].case_id == first)
-        said = " ".join(f"{each.told} {each.row.text}" for each in own)
         return Weighed(
             passages=tuple(self._passages[i] for i in order),
             scores=tuple(scores[i] for i in order),
             leading=own,
-            told=f"{said} {meanings(said)}",
+            told=all_of(own),
             near=float(self._means.max()),
             case_near=of_cases[first],
         )
 
-    def _score(self, i: int) -> float:
-        asked, part = self._asked, self._passages[i].part
-        score = float(PASSAGE_WEIGHTS @ self.of_passage(i)) + PART_WEIGHTS[part]
-        score += FORM_WEIGHTS[part] if set(asked.kinds) & set(ANSWERS[part]) else 0.0
-        return score + SLOT_WEIGHTS[asked.reading.slot].get(part, 0.0)
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The passages as the weights see them."""
+        kinds = set(self._asked.kinds)
+        return [
+            Candidate(
+                case_id=each.case_id,
+                part=each.part,
+                features=self.of_passage(i).tolist(),
+                fits=bool(kinds & set(ANSWERS[each.part])),
+            )
+            for i, each in enumerate(self._passages)
+        ]
 
     def of_case(self, case_id: str) -> Row:
         """Nearest and typical nearness to the question and to its situation; share of
@@ -196,8 +204,15 @@ class Scale:
         return counts
 
 
+def all_of(passages: Sequence[Passage]) -> str:
+    """All that they say, and words for the same."""
+    said = " ".join(f"{each.told} {each.row.text}" for each in passages)
+    return f"{said} {meanings(said)}"
+
+
 @lru_cache(_MOST_KEPT)
-def _words_of(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """With words for the same."""
     return frozenset(words(f"{text} {meanings(text)}"))
 
 

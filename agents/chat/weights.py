@@ -1,17 +1,16 @@
-"""Weights of `weighing`, in the order of its features."""
+"""Weights of `weighing`, in the order of the features that `deciding` names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
+from agents.chat.deciding import Weights
 from agents.chat.passages import Part
 from agents.chat.reading import Slot
 
-CASE_WEIGHTS = np.asarray([3.76, 3.17, 2.3, 3.45, 2.91, 5.83, 1.49, 1.37])
-PASSAGE_WEIGHTS = np.asarray([4.65, 2.85, 2.13, 2.94, 4.05])
-PART_WEIGHTS: Mapping[Part, float] = {
+CASE_WEIGHTS = (3.76, 3.17, 2.3, 3.45, 2.91, 5.83, 1.49, 1.37)
+PASSAGE_WEIGHTS = (4.65, 2.85, 2.13, 2.94, 4.05)
+PART_WEIGHTS: Mapping[str, float] = {
     Part.CASE: 0.45,
     Part.VERDICT: 0.72,
     Part.SYMPTOM: -0.17,
@@ -22,7 +21,7 @@ PART_WEIGHTS: Mapping[Part, float] = {
     Part.PROPOSAL: 2.43,
     Part.RUN: 0.31,
 }
-FORM_WEIGHTS: Mapping[Part, float] = {
+FORM_WEIGHTS: Mapping[str, float] = {
     Part.CASE: 1.66,
     Part.VERDICT: 1.88,
     Part.SYMPTOM: 2.06,
@@ -33,7 +32,7 @@ FORM_WEIGHTS: Mapping[Part, float] = {
     Part.PROPOSAL: 1.59,
     Part.RUN: 2.54,
 }
-SLOT_WEIGHTS: Mapping[Slot, Mapping[Part, float]] = {
+SLOT_WEIGHTS: Mapping[str, Mapping[str, float]] = {
     Slot.REMEDY: {
         Part.CASE: -0.66,
         Part.VERDICT: 0.77,
@@ -103,3 +102,6 @@ SLOT_WEIGHTS: Mapping[Slot, Mapping[Part, float]] = {
         Part.RUN: -0.88,
     },
 }
+NEAR = 6.9  # of the leading case, so that it is meant at all
+RULES_FIRST = 0.7  # what a passage gains that the rules put first
+WEIGHTS = Weights(case=CASE_WEIGHTS, passage=PASSAGE_WEIGHTS, part=PART_WEIGHTS, form=FORM_WEIGHTS, slot=SLOT_WEIGHTS)

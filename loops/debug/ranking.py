@@ -19,46 +19,35 @@ from loops.debug.measure import Probe
 from loops.debug.other_runs import Contrast, contrast_of, stretches
 from loops.debug.reading import FieldReads, field_reads
 from loops.debug.recomputed import Pointer, Recomputed
+from loops.debug.scoring import Signs, score
 from loops.debug.substance import Substance, changed_lines, tokens
 from loops.debug.suspects import Factor, Scene
 from loops.debug.topics import split_words, topics_of
 
-# How much a class of change weighs; an innocent-looking one is examined last, not never.
-_WEIGHT = {
-    Substance.DOCUMENTATION: 0.02,
-    Substance.COMMENT: 0.04,
-    Substance.RENAME: 0.08,
-    Substance.LOGGING: 0.08,
-    Substance.SMALL_NUMBER: 0.3,
-    Substance.LOGIC: 0.8,
-    Substance.LARGE_NUMBER: 1.0,
-}
-_EARLIER, _UNTESTABLE, _EXCLUDED_BEFORE = 0.3, 0.15, 0.3
 _CONSEQUENCE = 0.5  # weight of the findings after the first
-_BASE, _SCOPE, _MODULE, _EXPLAINS, _READS, _HARMED = 0.1, 0.4, 0.2, 0.4, 0.3, 0.5
-_NEAR = 20  # steps before the onset at which timing counts half of what it can
 _CIRCUMSTANCE = {True: "a circumstance of the start", False: "told in the middle of the segment"}
-_HINT = 0.5  # weight of an earlier case in other circumstances
-_HARMLESS_ELSEWHERE, _SHOWN_ELSEWHERE = 0.5, 0.2  # other runs that had it, without and with the anomaly
-_PLACE = 0.5  # of a rank that departs: its machine, or its share of the data
-_POINTED = 0.3  # more, where a recomputation from the log points
 _FEW_LAYERS = 4
 _SAME_TEXT = 12  # negative results looked at for one factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A factor with its score in 0..1 and the reasons for it. `excluded_by`: stored negative results against it.
+    """A factor with its signs and the reasons in words. `excluded_by`: stored negative results against it.
 
     `fields`: those it reads that bear on what departs. `runs`: other runs that had it in force.
     """
 
     factor: Factor
-    score: float
+    signs: Signs
     reason: str
     excluded_by: tuple[NegativeResult, ...] = ()
     fields: tuple[EvidenceRef, ...] = ()
     runs: tuple[EvidenceRef, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """0..1 (scoring)."""
+        return score(self.signs)
 
     @property
     def evidence(self) -> tuple[EvidenceRef, ...]:
@@ -94,12 +83,11 @@ def pointed(ranked: Ranked, found: Sequence[Recomputed]) -> Ranked:
     """More suspicious where a recomputation points: at what is printed, or at the shares of the data."""
     pointers = {each.pointer for each in found}
     if Pointer.HOW_IT_IS_MADE in pointers and ranked.factor.substance is Substance.LOGGING:
-        more = _WEIGHT[Substance.LOGIC] / _WEIGHT[Substance.LOGGING]
         reason = f"{ranked.reason}; the log says that what is printed changed"
-        return replace(ranked, score=min(1.0, more * ranked.score), reason=reason)
+        return replace(ranked, signs=replace(ranked.signs, told_by_log="printed"), reason=reason)
     if Pointer.SHARES in pointers and ranked.factor.cause_kind is CauseKind.DATA:
         reason = f"{ranked.reason}; the log says that the shares of the sources moved the loss"
-        return replace(ranked, score=ranked.score + _POINTED * (1.0 - ranked.score), reason=reason)
+        return replace(ranked, signs=replace(ranked.signs, told_by_log="shares"), reason=reason)
     return ranked
 
 
@@ -107,9 +95,8 @@ def _contrasted(ranked: Ranked, contrast: Contrast) -> Ranked:
     """Less suspicious when other runs had it without harm, more when all that had it show the same."""
     if not contrast.reason:
         return ranked
-    more = ranked.score + _SHOWN_ELSEWHERE * (1.0 - ranked.score)
-    score = _HARMLESS_ELSEWHERE * ranked.score if contrast.free else more
-    return replace(ranked, score=score, reason=f"{ranked.reason}; {contrast.reason}", runs=contrast.evidence)
+    signs = replace(ranked.signs, elsewhere="free" if contrast.free else "showing")
+    return replace(ranked, signs=signs, reason=f"{ranked.reason}; {contrast.reason}", runs=contrast.evidence)
 
 
 def _as_before(ranked: Ranked, incidents: Sequence[tuple[Precedent, frozenset[str]]]) -> Ranked:
@@ -117,9 +104,9 @@ def _as_before(ranked: Ranked, incidents: Sequence[tuple[Precedent, frozenset[st
     circumstances."""
     for precedent, causes in incidents:
         if ranked.factor.key in causes:
-            more = _HARMED * (1.0 if precedent.is_strong else _HINT)
+            signs = replace(ranked.signs, precedent=2 if precedent.is_strong else 1)
             reason = f"{ranked.reason}; proven in an earlier case like this one ({precedent.investigation_id})"
-            return replace(ranked, score=ranked.score + more * (1.0 - ranked.score), reason=reason)
+            return replace(ranked, signs=signs, reason=reason)
     return ranked
 
 
@@ -132,14 +119,13 @@ def _incidents(store: Store, anomaly: Anomaly) -> list[tuple[Precedent, frozense
     return found
 
 
-def _timing(scene: Scene, factor: Factor, onset: tuple[int, int]) -> tuple[float, str]:
-    """0..1, the more the closer it came before the onset, and in words."""
+def _timing(scene: Scene, factor: Factor, onset: tuple[int, int]) -> tuple[int, str]:
+    """Steps from its coming into force to the onset, and in words."""
     step = scene.segment.start_step if factor.step is None else factor.step
     gap = max(0, onset[0] - step - 1)
-    weight = (0.5 + 0.5 * _NEAR / (_NEAR + gap)) * (1.0 if factor.is_new else _EARLIER)
     if not factor.is_new:
-        return weight, "in force since before all was well"
-    return weight, f"newly in force at step {step}" + (f", {gap} steps before it began" if gap else "")
+        return gap, "in force since before all was well"
+    return gap, f"newly in force at step {step}" + (f", {gap} steps before it began" if gap else "")
 
 
 def _reads_of(factor: Factor, reads: Mapping[str, FieldReads]) -> FieldReads | None:
@@ -155,20 +141,20 @@ def _rank_one(
     same: Sequence[NegativeResult],
 ) -> Ranked:
     if factor.rank is not None:
-        return Ranked(factor=factor, score=_PLACE, reason=f"what departs is rank {factor.rank}'s alone")
+        signs = Signs(of_a_rank=True)
+        return Ranked(factor=factor, signs=signs, reason=f"what departs is rank {factor.rank}'s alone")
     words = set(split_words(factor_words(factor)))
     link, topics = _link(words, anomalies)
     layers, modules = _named_layers(factor, anomalies), _named_modules(words, anomalies)
     known = _known_exclusions(store, scene, factor, anomalies[0], same)
     explained = _explained(words, factor, scene)
-    match = _BASE + link + _SCOPE * bool(layers) + _MODULE * bool(modules) + _EXPLAINS * bool(explained)
-    match += _READS * read.strength if read else 0.0
     harm = [each for each in same if each.reason_class == "caused_anomaly"]
-    match += _HARMED * bool(harm)
-    score = match / (_BASE + 1.0 + _SCOPE + _MODULE + _EXPLAINS + _READS + _HARMED) * _WEIGHT[factor.substance]
-    timing, when = _timing(scene, factor, anomalies[0].onset)
-    score *= timing * (1.0 if factor.testable else _UNTESTABLE)
-    score *= _EXCLUDED_BEFORE if known else 1.0
+    gap, when = _timing(scene, factor, anomalies[0].onset)
+    signs = Signs(
+        substance=factor.substance.name.lower(), link=link, reads=read.strength if read else 0.0, layers=bool(layers),
+        modules=bool(modules), explains=bool(explained), harmed=bool(harm), excluded=bool(known), gap=gap,
+        is_new=factor.is_new, testable=factor.testable,
+    )  # fmt: skip
     reasons = [
         when,
         str(factor.substance) if factor.commit else _CIRCUMSTANCE[factor.step is None],
@@ -181,7 +167,7 @@ def _rank_one(
     reasons += [f"the same change did harm before: {each.reason}" for each in harm[:1]]
     reasons += [f"excluded before: {negative.reason}" for negative in known[:1]]
     fields = read.evidence if read else ()
-    return Ranked(factor=factor, score=score, reason="; ".join(reasons), excluded_by=known, fields=fields)
+    return Ranked(factor=factor, signs=signs, reason="; ".join(reasons), excluded_by=known, fields=fields)
 
 
 def factor_words(factor: Factor) -> list[str]:

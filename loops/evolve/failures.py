@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loops.evolve.evaluation import Outcome
+from loops.evolve.inside.grade import GAVE_UP, GUESSED, OTHERS
 
 _REPEATS = 3  # the same action so often is a repetition
 _READS = 3
@@ -76,7 +77,11 @@ def _housekeeping(outcome: Outcome) -> bool:
 
 
 def _without_check(outcome: Outcome) -> bool:
-    return outcome.ended == "submitted" and outcome.asks <= 4
+    return outcome.ended == "submitted" and 0 < outcome.asks <= 4
+
+
+def _graded(why: str) -> Callable[[Outcome], bool]:
+    return lambda outcome: outcome.why == why
 
 
 _CAUSES: Mapping[str, tuple[str, Callable[[Outcome], bool]]] = {
@@ -87,5 +92,9 @@ _CAUSES: Mapping[str, tuple[str, Callable[[Outcome], bool]]] = {
     "too long": ("the view was longer than the brain reads", _unread),
     "temporary": ("a command failed for the moment only, and was given up", _says("RAN exit=75")),
     "handed in early": ("it was handed in after few asks", _without_check),
+    "guessed": ("a question that nobody can answer was answered", _graded(GUESSED)),
+    "gave up": ("it was said to be unknown, and it was known", _graded(GAVE_UP)),
+    "named others": ("others were named than was right", _graded(OTHERS)),
     "crashed": ("the scaffold ended by itself", lambda outcome: outcome.ended in ("returned", "lost")),
 }
+CAUSES = tuple(_CAUSES)

@@ -64,6 +64,7 @@ class Asked:
     argv: tuple[str, ...] = ()
     model: bool = False  # proposals by the language model, where one is configured
     fork: str = ""  # CASE@ROUND
+    control: bool = True  # whether a round tests our fixed edit; it says nothing of a scaffold that declares its own
 
     @classmethod
     def read(cls, body: Body) -> Asked:
@@ -74,8 +75,8 @@ class Asked:
         rule = Rule(rounds=self.rounds, effect=self.effect, max_pairs=self.max_pairs)
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
-            block=min(20, self.max_pairs), control_round=0 if self.argv else (self.rounds + 1) // 2,
-            frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
+            block=min(20, self.max_pairs), frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
+            control_round=(self.rounds + 1) // 2 if self.control and not self.argv else 0,
         )  # fmt: skip
 
     @property

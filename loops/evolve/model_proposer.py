@@ -14,15 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.llm import Conversation, Door, system, user
 from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, ModelUnavailable
 from contracts.errors import BudgetExceeded
+from loops.evolve.declared import surface_of
 from loops.evolve.failures import Finding
 from loops.evolve.proposer import Draft, Operators, Situation
-from loops.evolve.surface import EDITABLE, Files
+from loops.evolve.surface import Files
 
 _ORDER = (
     "You improve the scaffold of an agent. Read its files, why its episodes failed, and the lessons of earlier rounds. "
     "Propose one small change that should let it solve more tasks of any kind; never name a task. Answer with one JSON "
     'object: {"hypothesis": "...", "critique": [{"sentence": "...", "traces": ["id", ...]}], "files": {"path": '
-    '"whole new text"}}. Cite only trace ids you were shown. Files you may write: ' + ", ".join(EDITABLE) + "."
+    '"whole new text"}}. Cite only trace ids you were shown. Files you may write: '
 )
 _TRIES = 2
 
@@ -57,9 +58,10 @@ class ModelProposer:
 
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
         prompt, why = shown(situation) + self._failed, "nothing new was said"
+        order = f"{_ORDER}{', '.join(surface_of(situation.files).editable)}."
         for _ in range(_TRIES):
             try:
-                said = self._door.ask(Conversation(messages=(system(_ORDER), user(prompt)))).messages[-1].text
+                said = self._door.ask(Conversation(messages=(system(order), user(prompt)))).messages[-1].text
                 answer = ModelDraft.model_validate_json(said[said.find("{") : said.rfind("}") + 1])
             except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
                 why = error.message
@@ -75,7 +77,7 @@ class ModelProposer:
                     moves=tuple(f"write {name}" for name in sorted(answer.files)),
                     hypothesis=answer.hypothesis,
                     critique=cited(answer.critique, situation),
-                    prompt=f"{_ORDER}\n\n{prompt}",
+                    prompt=f"{order}\n\n{prompt}",
                     proposer=self.name,
                 )
             prompt += "\n\nThat was tried before and failed, or touches what is not yours. Propose something else."

@@ -1,8 +1,9 @@
 """Deterministic operators: the changes of a scaffold that need no model.
 
-They move a parameter, add or remove a declared mechanism (a file of the catalogue), a tool or a skill, or change the
-order of mechanisms. Which of them is tried is drawn by weight; a cause that failed episodes show makes the moves that
-may bear on it more likely, by `focus` of the scaffold's own proposer.json: how the scaffold proposes is part of it.
+They move a parameter, add or remove a mechanism (a file of the catalogue), a tool or a skill, or change the order of
+mechanisms; of a scaffold that declares its own surface (declared.py) they make the moves that stand there. Which of
+them is tried is drawn by weight; a cause that failed episodes show makes the moves that may bear on it more likely, by
+`focus` of the scaffold's own proposer.json: how the scaffold proposes is part of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loops.evolve.declared import declared
 from loops.evolve.failures import Finding
 from loops.evolve.surface import Files, params_of
 
@@ -60,6 +62,8 @@ def proposer_of(files: Files) -> dict[str, Any]:
 
 def moves(files: Files) -> list[Move]:
     """Everything the operators could do to this scaffold, in a fixed order."""
+    if (own := declared(files)) is not None:
+        return [Move(kind=kind, what=what, after=after) for kind, what, after in own.options(files)]
     params = params_of(files)
     found = [
         Move(kind="set", what=name, after=json.dumps(value))
@@ -82,6 +86,8 @@ def moves(files: Files) -> list[Move]:
 
 def apply(files: Files, move: Move) -> dict[str, str]:
     """The files after the move."""
+    if (own := declared(files)) is not None:
+        return own.changed(files, move.kind, move.what, move.after)
     after, params = dict(files), params_of(files)
     verb, _, kind = move.kind.partition(" ")
     group = f"{kind}s"
@@ -109,7 +115,12 @@ def _files_of(kind: str, name: str) -> dict[str, Path]:
     return {f"skills/{name}.md": CATALOGUE / "skills" / f"{name}.md"} if kind == "skill" else {}
 
 
-def weights(options: Sequence[Move], findings: Sequence[Finding], focus: float) -> list[float]:
+def weights(
+    options: Sequence[Move],
+    findings: Sequence[Finding],
+    focus: float,
+    bears_on: Mapping[str, Sequence[str]] = _BEARS_ON,
+) -> list[float]:
     """Kinds are equally likely however many moves they have; a move that bears on a finding gets more of its kind."""
     total = sum(len(each.traces) for each in findings) or 1
     sizes: dict[str, int] = {}
@@ -117,7 +128,7 @@ def weights(options: Sequence[Move], findings: Sequence[Finding], focus: float) 
         sizes[_family(move)] = sizes.get(_family(move), 0) + 1
     found = []
     for move in options:
-        bearing = sum(len(each.traces) for each in findings if _bears(move, each.cause)) / total
+        bearing = sum(len(each.traces) for each in findings if _bears(move, bears_on.get(each.cause, ()))) / total
         found.append((1.0 + 10.0 * focus * bearing) / sizes[_family(move)])
     return found
 
@@ -126,8 +137,7 @@ def _family(move: Move) -> str:
     return f"set {move.what}" if move.kind == "set" else move.kind
 
 
-def _bears(move: Move, cause: str) -> bool:
-    named = _BEARS_ON.get(cause, ())
+def _bears(move: Move, named: Sequence[str]) -> bool:
     return not move.kind.startswith("remove") and (move.what in named or f"{move.kind.rpartition(' ')[2]}s" in named)
 
 
@@ -141,20 +151,27 @@ def drawn(
     """Up to `bundle` moves one after another; none whose name is barred. Empty when nothing is left."""
     chosen: list[Move] = []
     now: Files = files
+    own = declared(files)
+    bears_on = _BEARS_ON if own is None else own.bears_on
     for _ in range(max(1, int(settings["bundle"]))):
         options = [move for move in moves(now) if move.name not in barred and move not in chosen]
         if not options:
             break
-        move = chance.choices(options, weights(options, findings, float(settings["focus"])))[0]
+        chances = weights(options, findings, float(settings["focus"]), bears_on)
+        move = chance.choices(options, chances)[0]
         chosen.append(move)
         now = apply(now, move)
     return chosen
 
 
 def placebo(files: Files, number: int) -> dict[str, str]:
-    """A change that means nothing: another blank line's length in the prompt; the same files where there is none."""
+    """A change that means nothing: another blank line's length in the prompt; the same files where there is none, or
+    where the scaffold declares its own surface.
+    """
     name = "prompts/system.md"
-    return dict(files) if name not in files else {**files, name: files[name].rstrip("\n") + "\n" + " " * number + "\n"}
+    if name not in files or declared(files) is not None:
+        return dict(files)
+    return {**files, name: files[name].rstrip("\n") + "\n" + " " * number + "\n"}
 
 
 def mutated_proposer(settings: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from loops.evolve.parents import Node, Search
 from loops.evolve.tasks import Split, Suite
 
 PLACEBO, CONTROL, IDEA = "placebo", "control", "idea"
-_DECIDING = ("acceptance", "plan", "rounds", "evaluation", "surface", "ideas", "parents", "control")
+_DECIDING = ("acceptance", "plan", "rounds", "evaluation", "surface", "declared", "ideas", "parents", "control")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from loops.evolve import operators
 from loops.evolve.acceptance import Standing, detectable
 from loops.evolve.archive import Archive
 from loops.evolve.control import control
+from loops.evolve.declared import surface_of
 from loops.evolve.evaluation import Job, Outcome, Runs
 from loops.evolve.failures import Finding, analysed, trace_id
 from loops.evolve.ideas import key_of, parts_of
@@ -44,7 +45,6 @@ class Evolution:
         pinned(journal, plan)
         self._plan, self._journal, self._archive, self._evaluator = plan, journal, archive, evaluator
         self._folder, self._proposer, self._tell, self._workers = folder, proposer, tell, workers
-        self._surface = surface or Surface()
         if evaluator.suite.hash != plan.suite_hash:
             raise NotPermitted(
                 "the tasks or the evaluator have changed since the run began", remedy="begin another run"
@@ -58,6 +58,7 @@ class Evolution:
         folder.mkdir(parents=True, exist_ok=True)
         journal.put("root", "0", {"commit": archive.incumbent})
         self.history = History(journal=journal, plan=plan)
+        self._surface = surface or surface_of(archive.files(self.history.root))
         archive.keep(self.history.incumbent)  # a crash may have come between a decision and its ref
 
     @property
@@ -134,6 +135,8 @@ class Evolution:
 
         draft = self._proposer.propose(situation, fresh)
         if draft is None or self._plan.frozen_proposer or situation.chance.random() > 0.3:
+            return draft
+        if not self._surface.covers("proposer.json"):
             return draft
         settings = operators.mutated_proposer(situation.settings, situation.chance)
         files = {**draft.files, "proposer.json": json.dumps(settings) + "\n"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -26,9 +26,16 @@ _LARGEST = 1e9  # not a number is none that is smaller
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """Patterns of editable files (`*` does not cross folders) and how large a scaffold may become."""
+    """Patterns of editable files (`*` does not cross folders) and how large a scaffold may become.
+
+    `fixed`: files that no pattern makes editable. `settings`: the file whose keys stay; `refuses` says why changed
+    settings, given (before, after), are none that were declared, or "".
+    """
 
     editable: tuple[str, ...] = EDITABLE
+    fixed: tuple[str, ...] = ()
+    settings: str = "params.json"
+    refuses: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda before, after: ""
     max_lines: int = 600
     max_bytes: int = 64_000
     max_line: int = 400
@@ -42,7 +49,7 @@ class Surface:
         for name in changed:
             _check_text(name, after.get(name, ""), self.max_line)
             if name in _SHAPES or name in before:
-                _check_shape(name, before.get(name) or json.dumps(_SHAPES.get(name, {})), after.get(name))
+                self._check_shape(name, before.get(name) or json.dumps(_SHAPES.get(name, {})), after.get(name))
             for secret in sorted(secrets):
                 if secret in after.get(name, "") and secret not in before.get(name, ""):
                     raise _refused(f"{name} names the task or file '{secret}'")
@@ -53,9 +60,22 @@ class Surface:
 
     def covers(self, name: str) -> bool:
         parts = name.split("/")
-        if any(part in ("", ".", "..") for part in parts) or not name.isprintable():
+        if any(part in ("", ".", "..") for part in parts) or not name.isprintable() or name in self.fixed:
             return False
         return any(len(parts) == each.count("/") + 1 and fnmatchcase(name, each) for each in self.editable)
+
+    def _check_shape(self, name: str, before: str, after: str | None) -> None:
+        """A setting keeps its type, and none that was there goes: whoever reads them here may rely on both."""
+        if not name.endswith(".json"):
+            return
+        old, new = json.loads(before or "{}"), json.loads(after or "{}")
+        for key, value in old.items():
+            if key not in new and name == self.settings:
+                raise _refused(f"{name} no longer has {key}")
+            if key in new and type_of(new[key]) != type_of(value):
+                raise _refused(f"{name}: {key} must be {type_of(value)}")
+        if name == self.settings and (why := self.refuses(old, new)):
+            raise _refused(f"{name}: {why}")
 
 
 def _check_text(name: str, text: str, max_line: int) -> None:
@@ -77,19 +97,8 @@ def _check_text(name: str, text: str, max_line: int) -> None:
             raise _refused(f"{name} is no JSON object")
 
 
-def _check_shape(name: str, before: str, after: str | None) -> None:
-    """A setting keeps its type, and none that was there goes: whoever reads them here may rely on both."""
-    if not name.endswith(".json"):
-        return
-    new = json.loads(after or "{}")
-    for key, value in json.loads(before or "{}").items():
-        if key not in new and name == "params.json":
-            raise _refused(f"{name} no longer has {key}")
-        if key in new and _type_of(new[key]) != _type_of(value):
-            raise _refused(f"{name}: {key} must be {_type_of(value)}")
-
-
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """In words; values of one setting are all of one."""
     if isinstance(value, bool) or value is None:
         return "true or false"
     if isinstance(value, (int, float)):

@@ -25,6 +25,7 @@ from contracts.errors import UserInputError
 
 STARTER = Path(__file__).parent / "suite"
 INSIDE = Path(__file__).parent / "inside"
+_SHARED = frozenset({"train.csv", "test.csv", "predictions.csv", "asked.json", "answer.json"})  # each task of a kind
 
 
 class Split(StrEnum):
@@ -41,7 +42,7 @@ class TaskFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["bugfix", "terminal", "ml"]
+    kind: Literal["bugfix", "terminal", "ml", "question"]
     words: str
     submit: tuple[str, ...] = Field(min_length=1)
     visible: dict[str, Any]
@@ -80,7 +81,7 @@ class Suite:
     def secrets(self) -> frozenset[str]:
         """Names that no diff of a scaffold may hold: of tasks, and of files that not every task of a kind has."""
         files = {name for task in self.tasks.values() for name in (*task.files, *task.file.submit)}
-        return frozenset({*self.tasks, *files} - {"train.csv", "test.csv", "predictions.csv"})
+        return frozenset({*self.tasks, *files} - _SHARED)
 
 
 def read_task(folder: Path) -> Task:

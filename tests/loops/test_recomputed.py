@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from world import ATTENTION, README, REPORT, SCALE, World
 
 from contracts.enums import CauseKind
@@ -97,9 +98,10 @@ def test_what_the_log_points_at_is_looked_at_earlier(world: World) -> None:
     assert case_id is not None
     some = load_case(world.store, case_id).ranked[-1]
     made = Recomputed(pointer=Pointer.HOW_IT_IS_MADE, sentence="", evidence=())
-    printed = replace(some, factor=replace(some.factor, substance=Substance.LOGGING), score=0.05)
-    assert pointed(printed, [made]).score == 0.5
-    assert pointed(replace(printed, factor=replace(some.factor, substance=Substance.LOGIC)), [made]).score == 0.05
+    signs = replace(some.signs, substance="logging")
+    printed = replace(some, factor=replace(some.factor, substance=Substance.LOGGING), signs=signs)
+    assert pointed(printed, [made]).score == pytest.approx(10.0 * printed.score)
+    assert pointed(some, [made]).score == some.score
     shares = Recomputed(pointer=Pointer.SHARES, sentence="", evidence=())
-    data = replace(some, factor=replace(some.factor, cause_kind=CauseKind.DATA), score=0.5)
-    assert pointed(data, [shares]).score == 0.65
+    data = replace(some, factor=replace(some.factor, cause_kind=CauseKind.DATA))
+    assert pointed(data, [shares]).score == pytest.approx(some.score + 0.3 * (1.0 - some.score))

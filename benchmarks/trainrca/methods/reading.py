@@ -12,6 +12,7 @@ from benchmarks.recurrence import cut
 from benchmarks.trainrca.answers import Change, Facts
 from benchmarks.trainrca.form import Case
 from benchmarks.trainrca.placing import Bench
+from context_store import Store
 from context_store.records import ConfigChange
 from loops.debug import detect
 from loops.debug.detectors import DETECTORS
@@ -35,13 +36,18 @@ def alarm_step(view: RunView) -> int | None:
 
 def read_facts(lathe: Bench, case: Case) -> Facts:
     """Look at the recorded run; its findings are stored."""
+    return facts_of(lathe.store, case)
+
+
+def facts_of(store: Store, case: Case) -> Facts:
+    """The same of a case that lies in a store."""
     began = time.monotonic()
-    findings = detect(lathe.store, case.id)
-    view = view_run(lathe.store, case.id)
+    findings = detect(store, case.id)
+    view = view_run(store, case.id)
     seconds = time.monotonic() - began
     if not findings:
         return Facts(case_id=case.id, trainer=case.trainer, seconds=seconds)
-    scene = find_scene(lathe.store, view, findings[0].onset)
+    scene = find_scene(store, view, findings[0].onset)
     factors = [factor for factor in scene.factors if factor.is_new and factor.testable] if scene else []
     return Facts(
         case_id=case.id,

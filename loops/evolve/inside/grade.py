@@ -23,7 +23,7 @@ _WALL_S = 15.0
 
 def graded(grader: dict[str, Any], files: dict[str, str], folder: Path) -> tuple[float, str]:
     """(score in [0, 1], reason)."""
-    kinds = {"calls": _calls, "lines": _lines, "labels": _labels}
+    kinds = {"calls": _calls, "lines": _lines, "labels": _labels, "answer": _answer}
     if grader["kind"] not in kinds:
         return 0.0, f"no grader of kind {grader['kind']}"
     return kinds[grader["kind"]](grader, files, folder)
@@ -72,6 +72,29 @@ def _labels(grader: dict[str, Any], files: dict[str, str], folder: Path) -> tupl
     if not math.isfinite(accuracy):
         return 0.0, "no finite accuracy"
     return float(accuracy >= grader["at_least"]), f"accuracy {accuracy:.3f}"
+
+
+GUESSED, GAVE_UP, OTHERS = "it names what nobody can tell", "it says unknown of what is known", "it names others"
+
+
+def _answer(grader: dict[str, Any], files: dict[str, str], folder: Path) -> tuple[float, str]:
+    """A JSON object: {"named": [...]}, the most likely first, or {"unknown": true}.
+
+    Of the names the first `within` count: one of `right` must be among them, or with `whole` all. Without `right` only
+    "unknown" passes.
+    """
+    try:
+        found = json.loads(files.get(grader["file"], ""))
+        named, unknown = found.get("named", []), found.get("unknown") is True
+    except (ValueError, AttributeError, RecursionError):
+        return 0.0, f"{grader['file']} holds no answer"
+    if not isinstance(named, list) or not all(isinstance(each, str) for each in named) or unknown == bool(named):
+        return 0.0, f"{grader['file']} holds no answer"
+    right, first = set(grader["right"]), set(named[: int(grader["within"])])
+    if not right or unknown:
+        return float(unknown and not right), "as expected" if unknown and not right else GAVE_UP if unknown else GUESSED
+    passed = right <= first if grader["whole"] else bool(right & first)
+    return float(passed), "as expected" if passed else OTHERS
 
 
 def main() -> None:
