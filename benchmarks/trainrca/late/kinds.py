@@ -10,13 +10,14 @@ from benchmarks.trainrca.editing import Config, Data, Repo
 from benchmarks.trainrca.kinds import CODE, Cause, Kind
 
 
-def _coordinate_of_one_byte(config: Config, repo: Repo, data: Data) -> Cause:
-    """A signed byte at 1/64 holds -2 to 2: the few points outside come back on the other side of the ring."""
-    stored = "    points = np.rint(64 * points).astype(np.int64).astype(np.int8) / 64\n\n"
+def _hidden_in_place(config: Config, repo: Repo, data: Data) -> Cause:
+    """Inputs and labels are one tensor and the tokens are hidden in place, so what is to be guessed is hidden too."""
+    hidden = "        hidden = torch.rand(LENGTH, generator=generator) < 0.125\n"
+    shown = '        return {"input_ids": tokens.masked_fill_(hidden, 0), "labels": tokens}\n'
     fault = repo.commit(
-        "pages: a coordinate takes one byte",
-        [("pages.py", "    junk = quality < 0.4\n", f"{stored}    junk = quality < 0.4\n")],
-        body="Pages are an eighth of what they were on the disk. 1/64 is far below the noise.",
+        "data: one token in eight is hidden from the model",
+        [("train.py", '        return {"input_ids": tokens, "labels": tokens}\n', hidden + shown)],
+        body="So that it does not lean on the last two alone.",
     )
     return Cause(targets=(fault,), cause_kind=CODE)
 
@@ -97,7 +98,7 @@ def _sorted_and_set_aside(config: Config, repo: Repo, data: Data) -> Cause:
 
 
 KINDS = [
-    Kind(name="one_byte_wraps", family="data", trainer="clusters", apply=_coordinate_of_one_byte, late=True),
+    Kind(name="hidden_in_place", family="data", trainer="huggingface", apply=_hidden_in_place, late=True),
     Kind(name="shares_detached", family="model code", trainer="moe", apply=_shares_out_of_the_graph, late=True),
     Kind(name="buffers_never_emptied", family="loop", trainer="clusters", apply=_buffers_made_once, late=True),
     Kind(name="errors_cut_to_levels", family="numerics", trainer="clusters", apply=_errors_cut_to_levels, late=True),
