@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from context_store import Store
+from context_store.redaction import redact_json
 
 Body = dict[str, Any]
 
@@ -68,7 +69,7 @@ class CaseJournal:
     def put(self, kind: str, key: str, body: Body) -> None:
         if key not in self._kind(kind):
             self._store.casework.put(self._case_id, kind, key, body, self._clock())
-            self._kind(kind)[key] = json.loads(json.dumps(body))
+            self._kind(kind)[key] = json.loads(json.dumps(redact_json(body)))  # as it will be read again
 
     def get(self, kind: str, key: str) -> Body | None:
         return self._kind(kind).get(key)

@@ -243,6 +243,13 @@ def history_of(store: Store, case_id: str) -> History:
     return History(journal=journal, plan=asked_of(store, case_id).plan(case_id))
 
 
+def seals_of(store: Store, case_id: str) -> int:
+    """Runs on the same tasks whose seal is open: what was chosen after the first is no longer blind to them."""
+    suite_hash = asked_of(store, case_id).suite_hash
+    asked = {work.case_id: work.body["suite_hash"] for work in store.casework.of_loop(NAME, "asked")}
+    return sum(asked.get(work.case_id) == suite_hash for work in store.casework.of_loop(NAME, "sealed"))
+
+
 def scaffold_name(folder: str) -> str:
     """How its ref is called: the folder's name, as far as refs allow it."""
     return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in Path(folder).name)[:64] or "scaffold"

@@ -131,12 +131,50 @@ def _shown(repository: Path, name: str) -> str:
 def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
     finished: tuple[Path, Plan], tmp_path: Path, quick: Evaluator
 ) -> None:
-    folder, plan = finished
-    journal, refs = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test").refs()
-    assert differences(journal, plan, quick.suite, FILES, refs, tmp_path / "a", Operators()) == []
-    other = Plan(**{**vars(plan), "seed": 4})
-    with pytest.raises(UserInputError):
-        differences(journal, other, quick.suite, FILES, refs, tmp_path / "b", Operators())
+    folder, _ = finished
+    journal, archive = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test")
+    before = archive.refs()
+    assert differences(journal, quick.suite, archive, tmp_path / "a") == []
+    assert archive.refs() == before
+    for number, (kind, key, changes) in enumerate(
+        (
+            ("decision", "1", {"kept": True}),
+            ("proposal", "2", {"hypothesis": "another"}),
+            ("plan", "0", {"sources": ""}),
+        )
+    ):
+        other = _changed(journal, tmp_path / f"b{number}", kind, key, changes)
+        assert differences(other, quick.suite, archive, tmp_path / f"c{number}") != []
+    for number, (kind, key, changes) in enumerate(
+        (("plan", "0", {"seed": 4}), ("block", "1/0", {"jobs": []}), ("plan", "0", {"suite_hash": "another"}))
+    ):
+        other = _changed(journal, tmp_path / f"d{number}", kind, key, changes)
+        with pytest.raises(UserInputError, match=r"not measured|others than"):
+            differences(other, quick.suite, archive, tmp_path / f"e{number}")
+
+
+def _changed(journal: FolderJournal, folder: Path, kind: str, key: str, changes: dict[str, object]) -> FolderJournal:
+    """The same journal with one entry that says something else."""
+    other = FolderJournal(folder / "journal.jsonl")
+    for each in ("plan", "root", "fix", "proposal", "block", "canary", "decision", "memory"):
+        for name, body in journal.list(each):
+            other.put(each, name, body | changes if (each, name) == (kind, key) else body)
+    return other
+
+
+def test_a_replay_knows_each_thing_when_the_run_came_to_know_it(place: Path, quick: Evaluator, tmp_path: Path) -> None:
+    """What is measured later must not weigh in earlier: a budget that ends a run, and fix tasks of a kept placebo."""
+    short = _plan(quick, rule=Rule(rounds=30, effect=0.4, max_pairs=16), max_episodes=37)
+    placebos = _plan(quick, rule=Rule(rounds=4, run_alpha=0.95), placebo_share=0.5, search=Search.ARCHIVE)
+    for name, plan, evaluator in (("rshort", short, Lucky(quick)), ("rplacebo", placebos, Changed(quick))):
+        run = _evolution(place / name, plan, evaluator)  # type: ignore[arg-type]
+        while run.step():
+            pass
+        archive = Archive(place / name / "archive.git", "test")
+        assert run.history.decisions
+        assert differences(run.history.journal, quick.suite, archive, tmp_path / name) == []
+    kept = [body for body in run.history.decisions if body["kept"]]
+    assert any(body["kind"] != IDEA and run.history.fix_score(body["candidate"]) is not None for body in kept)
 
 
 def test_another_plan_or_suite_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
@@ -291,6 +329,14 @@ class Lucky:
 
     def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
         return [Outcome(job=job, score=1.0, why="", ended="submitted", asks=1, chars=1) for job in jobs]
+
+
+class Changed(Lucky):
+    """Whatever was changed solves every task but the scrambled one."""
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        changed = read_files(scaffold) != FILES and jobs[0].task != "ml_scrambled"
+        return [replace(each, score=float(changed)) for each in super().run(scaffold, jobs)]
 
 
 class Coins(Lucky):
