@@ -180,9 +180,9 @@ def opening(store: Store, case_id: str, principal: Principal, at: float) -> Prop
     """
     made = [each for each in store.proposals.list() if each.kind is EffectKind.OPEN_SEAL]
     own = [each for each in made if each.payload["case_id"] == case_id]
+    seal = seal_of(store, case_id, trial=len(own) + 1)
     if own and not _ended(store, own[-1]):
         return own[-1]
-    seal = seal_of(store, case_id, trial=len(own) + 1)
     wish = Wish(
         kind=EffectKind.OPEN_SEAL,
         payload=seal.model_dump(),
@@ -236,7 +236,7 @@ def facts(store: Store, case_id: str) -> dict[str, Any]:
     """The run's figures with its rounds, for people and pages."""
     history = history_of(store, case_id)
     found = {**summary(history), "case": case_id, "decisions": history.decisions}
-    found["seals_of_these_tasks"] = seals_of(store, case_id)
+    found |= {"seals_of_these_tasks": seals_of(store, case_id), "over": history.over}
     proposals = {key: {k: v for k, v in body.items() if k != "parts"} for key, body in history.journal.list("proposal")}
     memory = history.journal.list("memory")
     return {

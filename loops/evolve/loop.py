@@ -183,6 +183,7 @@ class EvolveLoop:
         base = archive.stands_at(f"refs/lathe/scaffold/{name}")
         payload = {"project_id": project.id, "name": name, "base": base, "candidate": history.incumbent}
         kept = _kept(history)
+        smallest = max(body["detectable"] for body in kept)
         return self._store.proposals.put(
             NewProposal(
                 investigation_id=case_id,
@@ -191,7 +192,8 @@ class EvolveLoop:
                 payload=payload,
                 diff=archive.diff(base, history.incumbent),
                 base_state=f"refs/lathe/scaffold/{name} at {base or 'no commit'}",
-                risk="what it does better on these tasks it may do worse on others; the sealed tasks tell",
+                risk="what it does better on these tasks it may do worse on others; the sealed tasks tell. Gains below "
+                f"{smallest:.2f} of the tasks could have been missed",
                 verification="the ref stands at the candidate; taking it back moves it to where it stood",
                 evidence=(_about(case_id),),
                 expires_at=case.opened_at + VALID_S,
@@ -208,7 +210,7 @@ class EvolveLoop:
             intervention=what,
             context={"base": body["base"], "suite": history.plan.suite_hash[:16]},
             expected=f"a gain of at least {history.plan.rule.effect:.0%} of the tasks",
-            observed=f"{body['mean']:+.3f} over {body['num_pairs']} pairs, wealth {body['wealth']:.2f}",
+            observed=_observed(body),
             reason_class=body["standing"],
             reason=f"{body['why']}: {1 / body['alpha']:.0f} was needed" if body["num_pairs"] else body["why"],
             evidence=(_about(case_id),),
@@ -257,6 +259,16 @@ def scaffold_name(folder: str) -> str:
 
 def _kept(history: History) -> list[dict[str, Any]]:
     return [body for body in history.decisions if body["kept"]]
+
+
+def _observed(body: Body) -> str:
+    """What the pairs said, and which gain they would have shown."""
+    if not body["num_pairs"]:
+        return "it did not come to pairs"
+    return (
+        f"{body['mean']:+.3f} over {body['num_pairs']} pairs, wealth {body['wealth']:.2f}; "
+        f"gains of {body['detectable']:.2f} of the tasks and more would have been seen with power 0.9"
+    )
 
 
 def _about(case_id: str) -> EvidenceRef:

@@ -194,6 +194,9 @@ def test_the_seal_is_opened_once_and_only_at_the_end(
     assert run.open_seal("somebody else", seeds=9) == body
     assert -1.0 <= gain(body).low <= gain(body).high <= 1.0
     assert "Opened by a person" in markdown(run.history)
+    sealed = summary(run.history)["sealed"]
+    assert sealed["detectable"] == pytest.approx(0.8265 * (sealed["high"] - sealed["low"]), rel=1e-3)
+    assert sealed["by_seed"]["first"] == [pytest.approx(sealed["first"])]
 
 
 def test_a_real_gain_is_kept_and_shapes_the_next_round(place: Path, quick: Evaluator) -> None:
@@ -251,6 +254,7 @@ def test_placebos_reach_the_gate_with_chance_of_their_own_and_a_control_is_seen(
     assert not {seed for _, seed in jobs} & {seed for _, seed in others}
     assert first["base"] == run.history.root
     assert found["control"] == [{"round": 2, "seen": True}]
+    assert found["canaries"][-1]["hits"] == [(2, 1)]
     assert not control["kept"]
     assert "1 of 1 reached the gate" in markdown(run.history)
 
@@ -286,7 +290,14 @@ def test_a_canary_on_the_fix_tasks_is_counted_and_bars_the_candidate(place: Path
     (decision,) = run.history.decisions
     assert decision["standing"] == "accepted"
     assert (decision["kept"], decision["why"]) == (False, "a canary was hit")
-    assert summary(run.history)["canary_hits"] == len(quick.suite.of(Split.FIX))
+    found = summary(run.history)
+    assert found["canary_hits"] == len(quick.suite.of(Split.FIX))
+    rows = {row["canary"]: row for row in found["canaries"]}
+    assert list(rows) == ["honeypot", "decoy", "tripwire", "scrambled", "leakage", "control"]
+    assert rows["honeypot"]["hits"] == [(1, found["canary_hits"])]
+    assert rows["decoy"]["hits"] == []
+    assert (rows["scrambled"]["watched"], rows["leakage"]["watched"]) == (1, 1)
+    assert f"| {found['canary_hits']} | 1 ({found['canary_hits']}) |" in markdown(run.history)
     assert run.history.episodes == 2 * 3 + 2 * 4 + 1  # fix tasks, a block of pairs, the scrambled task
 
 
@@ -304,7 +315,7 @@ class Broken:
     def propose(self, situation, fresh):  # type: ignore[no-untyped-def]
         nested = "x = " + "-\\\n" * 550 + "1\n"
         for name, text in (
-            ("mechanisms/a.py", "def x(:\n"), ("mechanisms/a.py", nested), ("proposer.json", '{"bundle": "many"}'),
+            ("prompts/system.md", "sh_poll wants patience\n"), ("mechanisms/a.py", "def x(:\n"), ("mechanisms/a.py", nested), ("proposer.json", '{"bundle": "many"}'),
             ("proposer.json", '{"focus": NaN}'), ("params.json", "{"), ("params.json", '{"mechanisms": 3}'),
             ("params.json", situation.files["params.json"].replace('["cut"]', "[3]")),
         ):  # fmt: skip
@@ -318,7 +329,12 @@ def test_what_a_model_writes_badly_is_refused_and_the_round_goes_on(place: Path,
     proposal = run.history.journal.get("proposal", "1")
     assert proposal is not None
     assert proposal["commit"]
-    assert sum(proposal["refusals"].values()) >= 7
+    assert sum(proposal["refusals"].values()) >= 8
+    while run.step():
+        pass
+    rows = {row["canary"]: row for row in summary(run.history)["canaries"]}
+    assert rows["leakage"]["hits"] == [(1, 1)]
+    assert "- 1 x prompts/system.md names the task or file 'sh_poll'" in markdown(run.history)
 
 
 class Lucky:
