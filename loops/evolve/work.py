@@ -12,7 +12,7 @@ from context_store.records import Json
 from loops.core import Work, Workplace
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Evaluator
-from loops.evolve.journal import CaseJournal, Journal
+from loops.evolve.journal import CaseJournal, Journal, Mended
 from loops.evolve.loop import NAME, asked_of, history_of, seals_of
 from loops.evolve.proposer import Operators, Proposer
 from loops.evolve.report import markdown
@@ -34,7 +34,7 @@ def evolution(place: Workplace) -> Iterator[Evolution]:
         journal = CaseJournal(place.store, place.case_id, time.time)
         yield Evolution(
             asked.plan(place.case_id),
-            journal,
+            Mended(journal),
             Archive.adopt(Path(project.path), place.case_id, start),
             Evaluator(sandbox=sandbox, suite=suite, argv=asked.argv),
             folder=place.folder / "commits",

@@ -4,6 +4,7 @@ Shows RM2-7.23, RM2-7.24 and RM2-7.28.
 """
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.evaluation import Evaluator, Job, Outcome
-from loops.evolve.journal import FolderJournal
+from loops.evolve.journal import FolderJournal, Mended
 from loops.evolve.operators import CATALOGUE, Move, apply
 from loops.evolve.parents import Node, Search, choose, clades
 from loops.evolve.plan import IDEA, Plan
@@ -87,7 +88,7 @@ def _evolution(folder: Path, plan: Plan, quick: Evaluator, proposer: object = No
     folder.chmod(0o755)
     archive = Archive.begin(folder / "archive.git", plan.run, FILES)
     return Evolution(
-        plan, FolderJournal(folder / "journal.jsonl"), archive, quick, folder=folder / "commits",
+        plan, Mended(FolderJournal(folder / "journal.jsonl")), archive, quick, folder=folder / "commits",
         proposer=proposer or Operators(),
     )  # fmt: skip
 
@@ -120,6 +121,28 @@ def test_a_run_that_is_killed_after_every_piece_decides_the_same(
     assert tag["fix_asks"] > 0
     assert tag["fix_chars"] > 0
     assert len(tag["fix_seeds"]) == len(quick.suite.of(Split.FIX))
+
+
+def test_a_decision_that_a_crash_cut_off_from_its_evidence_is_taken_once_more(
+    finished: tuple[Path, Plan], place: Path, quick: Evaluator
+) -> None:
+    whole, plan = finished
+    cut = place / "cut"
+    shutil.copytree(whole, cut)
+    lines = (cut / "journal.jsonl").read_text().splitlines(keepends=True)
+    memory = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "memory"][-1]
+    (cut / "journal.jsonl").write_text("".join(lines[:memory]))
+    verdict = "refs/lathe/evolve/test/verdicts/0002"
+    subprocess.run(["git", "update-ref", "-d", verdict], cwd=cut / "archive.git", check=True)
+    run = _evolution(cut, plan, quick)
+    assert len(run.history.decisions) == 1
+    while run.step():
+        pass
+    journals = [FolderJournal(folder / "journal.jsonl") for folder in (whole, cut)]
+    for kind in ("proposal", "block", "decision", "memory"):
+        assert journals[0].list(kind) == journals[1].list(kind)
+    refs = [Archive(folder / "archive.git", "test").refs() for folder in (whole, cut)]
+    assert refs[0] == refs[1]
 
 
 def _shown(repository: Path, name: str) -> str:
@@ -315,7 +338,8 @@ class Broken:
     def propose(self, situation, fresh):  # type: ignore[no-untyped-def]
         nested = "x = " + "-\\\n" * 550 + "1\n"
         for name, text in (
-            ("prompts/system.md", "sh_poll wants patience\n"), ("mechanisms/a.py", "def x(:\n"), ("mechanisms/a.py", nested), ("proposer.json", '{"bundle": "many"}'),
+            ("prompts/system.md", "sh_poll wants patience\n"),
+            ("mechanisms/a.py", "def x(:\n"), ("mechanisms/a.py", nested), ("proposer.json", '{"bundle": "many"}'),
             ("proposer.json", '{"focus": NaN}'), ("params.json", "{"), ("params.json", '{"mechanisms": 3}'),
             ("params.json", situation.files["params.json"].replace('["cut"]', "[3]")),
         ):  # fmt: skip
