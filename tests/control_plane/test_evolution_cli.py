@@ -50,6 +50,7 @@ def test_what_is_no_run_is_refused_with_a_remedy(command: Command, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("_isolated")
 def test_a_run_from_its_beginning_to_the_seal_and_the_promotion(
     command: Command, settings: Settings, suite: Path
@@ -94,6 +95,7 @@ def _worked(settings: Settings, done: Callable[[Store], bool]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("_isolated")
 def test_a_worker_that_is_killed_in_the_middle_goes_on_with_the_same_decisions(
     tmp_path: Path, suite: Path, new_database_url: Callable[[], str]
@@ -101,18 +103,18 @@ def test_a_worker_that_is_killed_in_the_middle_goes_on_with_the_same_decisions(
     """Shows RM2-7.31 on a real Postgres: after a first measurement, in a round, and between rounds."""
     calm, killed = (_home(tmp_path / name, new_database_url()) for name in ("calm", "killed"))
     words = ("--rounds", "3", "--seed", "4", *map(str, SMALL), "--suite", str(suite))
-    assert _started(calm, tmp_path / "calm" / "scaffold", *words).wait(timeout=170) == 0
+    assert _started(calm, tmp_path / "calm" / "scaffold", *words).wait(timeout=600) == 0
     with open_store(killed.database_url) as store:
         kills = 0
         for kind, count in (("fix", 1), ("block", 1), ("decision", 1), ("proposal", 2)):
             process = _started(killed, tmp_path / "killed" / "scaffold", *words)
-            until(lambda: process.poll() is not None or _written(store, kind) >= count, 120)  # noqa: B023
+            until(lambda: process.poll() is not None or _written(store, kind) >= count, 400)  # noqa: B023
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 kills += 1
             process.wait()
         assert kills >= 3
-        assert _started(killed, tmp_path / "killed" / "scaffold", *words).wait(timeout=170) == 0
+        assert _started(killed, tmp_path / "killed" / "scaffold", *words).wait(timeout=600) == 0
         with open_store(calm.database_url) as other:
             (case,) = store.knowledge.investigations()
             for kind in WRITTEN:
