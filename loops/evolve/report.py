@@ -153,11 +153,7 @@ def markdown(history: History) -> str:
         f"- Positive control: {_control(facts)}.",
         f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
         "",
-        "## Canaries",
-        "",
-        *lines_of(board(history)),
-        "",
-        *_refused(facts["refusals"]),
+        *_canaries(history, facts["refusals"]),
         "## Sealed tasks",
         "",
         _sealed_line(facts["sealed"]),
@@ -171,11 +167,11 @@ def markdown(history: History) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _refused(refusals: dict[str, int]) -> list[str]:
-    """What was refused before it ran."""
-    if not refusals:
-        return ["No proposal was refused.", ""]
-    return ["Refused before they ran:", "", *(f"- {count} x {why}" for why, count in sorted(refusals.items())), ""]
+def _canaries(history: History, refusals: dict[str, int]) -> list[str]:
+    """The board, and what was refused before it ran."""
+    refused = [f"- {count} x {why}" for why, count in sorted(refusals.items())]
+    said = ["Refused before they ran:", "", *refused] if refused else ["No proposal was refused."]
+    return ["## Canaries", "", *lines_of(board(history)), "", *said, ""]
 
 
 def _spent_line(facts: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -9,7 +11,7 @@ from ui import palette
 from ui.catalog import Evolution
 from ui.components.markup import escape
 
-Points = list[tuple[float | str, float | None]]
+Points = Sequence[tuple[float | str, float | None]]
 
 
 def show(whole: Evolution) -> None:
