@@ -25,7 +25,7 @@ from benchmarks.evolve_parts.simulated import simulated
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.evaluation import Evaluator
-from loops.evolve.journal import FolderJournal
+from loops.evolve.journal import FolderJournal, Mended
 from loops.evolve.parents import Search
 from loops.evolve.plan import History, Plan
 from loops.evolve.proposer import Operators
@@ -63,7 +63,7 @@ def real_run(options: argparse.Namespace) -> dict[str, Any]:
     with closing(NamespaceSandbox(options.work / "sandbox")) as sandbox:
         sandbox.reap()
         evolution = Evolution(
-            plan, journal, archive, Evaluator(sandbox=sandbox, suite=suite), folder=options.work / "commits",
+            plan, Mended(journal), archive, Evaluator(sandbox=sandbox, suite=suite), folder=options.work / "commits",
             proposer=Operators(), tell=say, workers=options.workers,
         )  # fmt: skip
         started, before = time.monotonic(), len(evolution.history.decisions)

@@ -25,7 +25,7 @@ CLAIMED_WHILE_HALTED = frozenset({EffectKind.STOP_RUN, EffectKind.PAUSE_RUN, Eff
 WITHIN_BUDGET = frozenset({EffectKind.DIAGNOSTIC_RUN, EffectKind.CASE_WORK})
 WITHOUT_APPROVAL = WITHIN_BUDGET | {EffectKind.UNDO}  # the last takes back only what was approved
 MAJOR = frozenset(EffectKind) - WITHOUT_APPROVAL  # need an approval, by a person or by a policy (RM2-7.22)
-BY_POLICY = MAJOR - {EffectKind.NEXT_STAGE}  # a policy may approve these; an outer edge needs a person
+BY_POLICY = MAJOR - {EffectKind.NEXT_STAGE, EffectKind.OPEN_SEAL}  # an outer edge and a seal need a person
 _NEED_CPU = frozenset(
     {EffectKind.START_RUN, EffectKind.RESUME_WITH_PATCH, EffectKind.UNPAUSE_RUN, EffectKind.PATCH_DATA}
 )

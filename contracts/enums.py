@@ -76,6 +76,7 @@ class EffectKind(StrEnum):
     PATCH_CONFIG = "patch_config"  # a configuration file of a project, on a branch
     PATCH_DATA = "patch_data"  # a stage of a project's data pipeline, on a branch
     PROMOTE_SCAFFOLD = "promote_scaffold"  # a ref of a scaffold moves from one commit to another
+    OPEN_SEAL = "open_seal"  # both ends of an evolution run on its sealed tasks, once
     DEPLOY_CLASSIFIER = "deploy_classifier"  # the pointer of a classifier's name moves to a version
     NOTIFY = "notify"
     UNDO = "undo"  # of an effect that was carried out under an approval

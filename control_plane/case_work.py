@@ -17,8 +17,9 @@ from typing import Any
 from agents.llm.errors import ModelUnavailable
 from context_store import Store
 from context_store.records import Effect
-from contracts.errors import DatabaseUnavailable, LatheError, UserInputError
-from control_plane.effects.case_work import PUT_OFF, CaseWorkPayload, WorkFiles
+from contracts.enums import EffectKind, EffectState
+from contracts.errors import DatabaseUnavailable, LatheError, NotPermitted, UserInputError
+from control_plane.effects.case_work import PUT_OFF, CaseWorkPayload, WorkFiles, case_of
 from control_plane.effects.effect_kind import parse_payload
 from control_plane.settings import load_settings
 from control_plane.wiring import Lathe
@@ -66,9 +67,7 @@ def work_of(loop: str, name: str) -> Work:
 def _do(lathe: Lathe, effect: Effect, folder: Path) -> Any:
     from control_plane.chat import mind_of
 
-    store, case_id = lathe.store, str(effect.investigation_id)
-    payload = parse_payload(CaseWorkPayload, effect)
-    work = work_of(store.knowledge.investigation(case_id).loop, payload.work)
+    store, case_id = lathe.store, case_of(effect)
 
     def tell(text: str) -> None:
         store.activity.publish("progress", text, investigation_id=case_id)
@@ -80,7 +79,21 @@ def _do(lathe: Lathe, effect: Effect, folder: Path) -> Any:
         tell=tell,
         door=lambda: mind_of(lathe).door_of_case(store, case_id),
     )
-    return work(place, payload.arguments)
+    if effect.kind is EffectKind.OPEN_SEAL:
+        return _open_seal(place, effect)
+    payload = parse_payload(CaseWorkPayload, effect)
+    return work_of(store.knowledge.investigation(case_id).loop, payload.work)(place, payload.arguments)
+
+
+def _open_seal(place: Workplace, effect: Effect) -> Any:
+    """No loop can ask for it as a piece of work: only an effect that was claimed under an approval does it."""
+    from loops.evolve.work import seal
+
+    if effect.state is not EffectState.RUNNING or effect.proposal_id is None:
+        raise NotPermitted(
+            "nobody has approved that the seal is opened", remedy="have it approved and wait for a worker"
+        )
+    return seal(place, place.store.proposals.get(effect.proposal_id).decided_by)
 
 
 def _end_when_halted(store: Store) -> None:

@@ -1,30 +1,29 @@
-"""Evolution runs as people ask for them: begin, fork, open the sealed tasks, propose a promotion."""
+"""Evolution runs as people ask for them: begin, fork, propose a promotion, propose to open the sealed tasks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from context_store import Store
 from context_store.records import Amount, Principal, Project, Proposal
-from contracts.enums import EffectKind
-from contracts.errors import UserInputError
+from contracts.enums import EffectKind, EffectState, ProposalState
+from contracts.errors import NotFound, UserInputError
+from contracts.evidence import EvidenceRef
 from control_plane.chat import mind_of
+from control_plane.effects.open_seal import seal_of
 from control_plane.git import Git, head_commit
 from control_plane.projects import EMBEDDED, project_id
 from control_plane.proposing import Wish, propose
 from control_plane.wiring import Lathe
-from loops.core import Workplace
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.declared import declared, surface_of
 from loops.evolve.journal import CaseJournal
-from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name
+from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name, seals_of
 from loops.evolve.report import summary
 from loops.evolve.tasks import STARTER, read_suite
 
@@ -147,6 +146,7 @@ def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
         "pairs_after": sum(size for before, size in sizes if not before), "sealed_by": sealed["opened_by"],
     }  # fmt: skip
     journal.put("fork", "0", fact)
+    journal.put("fork_fix", "0", {"commits": [commit for commit, _ in history.journal.list("fix")]})
     for kind in _FORKED:
         for key, body in history.journal.list(kind):
             if kind in ("root", "fix") or int(key.split("/")[0]) <= last:
@@ -178,32 +178,36 @@ def _folder(scaffold: str, home: Path) -> Path:
     return folder
 
 
-def open_sealed(lathe: Lathe, case_id: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The sealed tasks, by the person who asks for it; once, with an entry of the ledger that says how many runs on the
-    same tasks have seen theirs. Raises NotPermitted while the run goes on."""
-    from loops.evolve.work import seal
+def opening(store: Store, case_id: str, principal: Principal, at: float) -> Proposal:
+    """A proposal to open the run's sealed tasks: one that was declined, or failed, may be made again.
 
-    place = Workplace(
-        store=lathe.store,
-        case_id=case_id,
-        folder=lathe.settings.home / "cases" / case_id,
-        tell=tell,
-        door=lambda: None,
+    Raises NotPermitted while the run goes on and when they were opened before.
+    """
+    made = [each for each in store.proposals.list() if each.kind is EffectKind.OPEN_SEAL]
+    own = [each for each in made if each.payload["case_id"] == case_id]
+    seal = seal_of(store, case_id, trial=len(own) + 1)
+    if own and not _ended(store, own[-1]):
+        return own[-1]
+    wish = Wish(
+        kind=EffectKind.OPEN_SEAL,
+        payload=seal.model_dump(),
+        title=f"open the sealed tasks of {case_id} after {seal.rounds} rounds",
+        risk="it is done once; what is chosen afterwards on the same tasks is no longer blind to them. "
+        f"{seals_of(store, case_id)} runs on these tasks were opened before",
+        verification="the report gives both ends of the run with an interval, also where it is a null",
+        evidence=(EvidenceRef(kind="investigation", id=case_id),),
     )
-    known = lathe.store.casework.list(case_id, "sealed")
-    found = dict(seal(place, {"opened_by": lathe.settings.actor}))
-    if not known:
-        detail = {"runs_that_saw_these_tasks": seals_of(lathe.store, case_id), "tasks": found["tasks"]}
-        subject = f"investigation:{case_id}"
-        lathe.store.ledger.append(lathe.settings.actor, "seal_opened", subject, detail, (), time.time())
-    return found
+    return propose(store, wish, principal, at)
 
 
-def seals_of(store: Store, case_id: str) -> int:
-    """Runs on the same tasks whose seal is open: what was chosen after the first is no longer blind to them."""
-    suite_hash = asked_of(store, case_id).suite_hash
-    asked = {work.case_id: work.body["suite_hash"] for work in store.casework.of_loop(loop.NAME, "asked")}
-    return sum(asked.get(work.case_id) == suite_hash for work in store.casework.of_loop(loop.NAME, "sealed"))
+def _ended(store: Store, proposal: Proposal) -> bool:
+    """Nothing will come of it any more."""
+    if proposal.state is not ProposalState.APPROVED:
+        return proposal.state is not ProposalState.OPEN
+    try:
+        return store.effects.get(f"apply:{proposal.id}").state in (EffectState.FAILED, EffectState.REFUSED)
+    except NotFound:
+        return False
 
 
 def promotion(store: Store, case_id: str, principal: Principal, at: float, commit: str = "") -> Proposal:
@@ -237,7 +241,7 @@ def facts(store: Store, case_id: str) -> dict[str, Any]:
     """The run's figures with its rounds, for people and pages."""
     history = history_of(store, case_id)
     found = {**summary(history), "case": case_id, "decisions": history.decisions}
-    found["seals_of_these_tasks"] = seals_of(store, case_id)
+    found |= {"seals_of_these_tasks": seals_of(store, case_id), "over": history.over}
     proposals = {key: {k: v for k, v in body.items() if k != "parts"} for key, body in history.journal.list("proposal")}
     memory = history.journal.list("memory")
     return {

@@ -16,8 +16,10 @@ from context_store import Store
 from context_store.records import EffectRequest, Evidence, NewProposal, Principal, Proposal
 from contracts.enums import EffectKind
 from contracts.errors import UserInputError
+from control_plane.effects.case_work import Seal
 from control_plane.effects.effect_kind import CodePayload, LaunchPayload, source_launch
 from control_plane.effects.notify import NotifyPayload
+from control_plane.effects.open_seal import seal_of
 from control_plane.effects.patch_code import PatchPayload
 from control_plane.effects.patch_config import PatchConfigPayload
 from control_plane.effects.patch_data import PatchDataPayload
@@ -38,6 +40,7 @@ PAYLOADS: Mapping[EffectKind, type[BaseModel]] = {
     EffectKind.PATCH_CONFIG: PatchConfigPayload,
     EffectKind.PATCH_DATA: PatchDataPayload,
     EffectKind.PROMOTE_SCAFFOLD: PromotePayload,
+    EffectKind.OPEN_SEAL: Seal,
     EffectKind.NOTIFY: NotifyPayload,
 }
 
@@ -115,6 +118,13 @@ def _bound(store: Store, wish: Wish) -> tuple[BaseModel, str, str]:
             if isinstance(bound, ResumePayload):
                 return _as_it_is_now(store, bound), diff, state + _checkpoint(store, bound)
             return bound, diff, state
+        case Seal():
+            if payload != seal_of(store, payload.case_id, payload.trial):
+                raise UserInputError(
+                    f"run {payload.case_id} does not stand so",
+                    remedy=f"lathe evolve report {payload.case_id} --open-sealed",
+                )
+            return payload, "", f"{payload.case_id} at {payload.incumbent} after {payload.rounds} rounds"
         case RunPayload():
             return payload, "", f"run {store.runs.get(payload.run_id).id}"
     return payload, "", ""

@@ -197,6 +197,10 @@ class Client(Transport):
         path = f"/evolution/{_part(case_id)}/promotion"
         return str(self.send("POST", path, json={})["proposal"]["id"])
 
+    def open_seal(self, case_id: str) -> str:
+        """The id of the proposal to open the run's sealed tasks."""
+        return str(self.send("POST", f"/evolution/{_part(case_id)}/seal")["proposal"]["id"])
+
     def pipelines(self) -> tuple[Pipeline, ...]:
         return self.all("/data/pipelines", Pipeline, key="pipelines")
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contracts.errors import UserInputError
 from control_plane.cli.session import Json, console, notes, opened, print_json
 
+if TYPE_CHECKING:
+    from context_store.records import Principal, Proposal
+    from control_plane.evolution_replay import Replay
+    from control_plane.wiring import Lathe
+    from loops.evolve.plan import History
+
 app = typer.Typer(help="Evolve a scaffold: a hundred rounds whose gain is real.", no_args_is_help=True)
 CaseId = Annotated[str, typer.Argument(metavar="CASE", help="Id of an evolution run.")]
+Folder = Annotated[str, typer.Argument(metavar="CASE", help="Id of a run, or a folder with its journal.jsonl.")]
 
 
 @app.command()
@@ -75,24 +83,34 @@ def resume(case: CaseId, as_json: Json = False) -> None:
 
 @app.command()
 def report(
-    case: CaseId,
-    open_sealed: Annotated[bool, typer.Option(help="Open the sealed tasks: once, when the rounds are over.")] = False,
+    case: Folder,
+    open_sealed: Annotated[
+        bool, typer.Option(help="Propose to open the sealed tasks, once and at the end; a person approves it.")
+    ] = False,
+    replay: Annotated[bool, typer.Option(help="Decide it anew from what was measured, and compare.")] = False,
+    suite: Annotated[Path | None, typer.Option(help="Tasks of a run in a folder (default: ours).")] = None,
     as_json: Json = False,
 ) -> None:
     """What was tested, how often, how sure, and what the sealed tasks say."""
     from control_plane import evolution
     from loops.evolve.loop import history_of
-    from loops.evolve.report import markdown
 
+    folder = Path(case) if "/" in case or Path(case).is_dir() else None
+    if folder is not None:
+        _report_folder(folder, suite, replay=replay, as_json=as_json)
+        return
     with opened() as lathe:
-        if open_sealed:
-            evolution.open_sealed(lathe, case, lambda text: notes().print(text, markup=False))
-        if as_json:
-            print_json(evolution.facts(lathe.store, case))
-            return
-        from rich.markdown import Markdown
+        if replay:
+            from control_plane.evolution_replay import replayed
 
-        console().print(Markdown(markdown(history_of(lathe.store, case))))
+            _tell_replay(replayed(lathe.store, case), as_json)
+        elif open_sealed:
+            proposal = evolution.opening(lathe.store, case, _researcher(lathe), time.time())
+            _tell_proposal(proposal, as_json)
+        elif as_json:
+            print_json(evolution.facts(lathe.store, case))
+        else:
+            _print_report(history_of(lathe.store, case))
 
 
 @app.command()
@@ -102,15 +120,53 @@ def promote(
     as_json: Json = False,
 ) -> None:
     """Propose to use a scaffold of the run; somebody has to approve it."""
-    from context_store.records import Principal
-    from contracts.enums import Role
     from control_plane.evolution import promotion
 
     with opened() as lathe:
-        principal = Principal(name=lathe.settings.actor, role=Role.RESEARCHER)
-        proposal = promotion(lathe.store, case, principal, time.time(), commit)
-        text = f"waits for approval: lathe proposals approve {proposal.id}"
-        print_json(proposal) if as_json else notes().print(text, markup=False)
+        _tell_proposal(promotion(lathe.store, case, _researcher(lathe), time.time(), commit), as_json)
+
+
+def _researcher(lathe: Lathe) -> Principal:
+    from context_store.records import Principal
+    from contracts.enums import Role
+
+    return Principal(name=lathe.settings.actor, role=Role.RESEARCHER)
+
+
+def _tell_proposal(proposal: Proposal, as_json: bool) -> None:
+    text = f"waits for approval: lathe proposals approve {proposal.id}"
+    print_json(proposal) if as_json else notes().print(text, markup=False)
+
+
+def _report_folder(folder: Path, suite: Path | None, *, replay: bool, as_json: bool) -> None:
+    from control_plane.evolution_replay import history_in, replayed_folder
+    from loops.evolve.report import summary
+
+    if replay:
+        _tell_replay(replayed_folder(folder, suite), as_json)
+        return
+    with history_in(folder) as history:
+        print_json(summary(history)) if as_json else _print_report(history)
+
+
+def _print_report(history: History) -> None:
+    from rich.markdown import Markdown
+
+    from loops.evolve.report import markdown
+
+    console().print(Markdown(markdown(history)))
+
+
+def _tell_replay(found: Sequence[Replay], as_json: bool) -> None:
+    """Ends with status 1 where anything differs."""
+    if as_json:
+        print_json([{**vars(each), "identical": not each.differences} for each in found])
+    else:
+        for each in found:
+            verdict = "differs in: " + ", ".join(each.differences) if each.differences else "identical"
+            console().print(f"{each.run}: {each.rounds} rounds decided anew: {verdict}", markup=False)
+    if any(each.differences for each in found):
+        raise typer.Exit(1)
 
 
 def _fork(text: str) -> tuple[str, int] | None:

@@ -7,6 +7,7 @@ from control_plane.effects.deploy_classifier import DeployClassifier
 from control_plane.effects.diagnostic_run import DiagnosticRun
 from control_plane.effects.effect_kind import DONE, EffectHandler, Landed, Workshop
 from control_plane.effects.notify import Notify
+from control_plane.effects.open_seal import OpenSeal
 from control_plane.effects.patch_code import PatchCode
 from control_plane.effects.patch_config import PatchConfig
 from control_plane.effects.patch_data import PatchData
@@ -27,4 +28,5 @@ def handlers(workshop: Workshop) -> tuple[EffectHandler, ...]:
     undoable = (resume, code, config, data, scaffold, classifier)
     undo = Undo(workshop.store, {each.kind: each for each in undoable})
     trainings = (DiagnosticRun(workshop), DoCaseWork(workshop), StartRun(workshop), resume)
-    return (*trainings, *undoable[1:], Notify(workshop), undo, *run_controls(workshop))
+    notify, seal = Notify(workshop), OpenSeal(workshop)
+    return (*trainings, *undoable[1:], notify, seal, undo, *run_controls(workshop))

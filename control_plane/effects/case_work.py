@@ -31,6 +31,22 @@ _MAX_TRIES = 3  # of a piece whose process vanishes
 PUT_OFF = 75  # its exit status when all is halted
 
 
+class Seal(BaseModel):
+    """What an approval to open the sealed tasks of a run binds: both ends of its line, after so many rounds.
+
+    `trial` counts how often it was proposed: what was declined, or failed, may be asked for again.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    case_id: str
+    suite: str
+    first: str
+    incumbent: str
+    rounds: int = Field(ge=0)
+    trial: int = Field(default=1, ge=1)
+
+
 class CaseWorkPayload(BaseModel):
     """`work` is a name that the case's loop knows (control_plane.case_work)."""
 
@@ -51,7 +67,7 @@ class WorkFiles:
     def of(cls, cases: Path, effect: Effect) -> WorkFiles:
         """`cases` holds one folder for each case."""
         stem = hashlib.sha256(effect.key.encode()).hexdigest()[:32]
-        return cls(folder=cases / str(effect.investigation_id), stem=stem)
+        return cls(folder=cases / case_of(effect), stem=stem)
 
     @property
     def answer(self) -> Path:
@@ -154,5 +170,10 @@ class DoCaseWork:
         return max(0.0, reserved.cpu_s - self._workshop.spent.read(effect.key).cpu_s)
 
 
+def case_of(effect: Effect) -> str:
+    """The case whose work it is: a seal is proposed by a person, so its own case does not wait for it."""
+    return str(effect.payload["case_id"] if effect.kind is EffectKind.OPEN_SEAL else effect.investigation_id)
+
+
 def _name(effect: Effect) -> str:
-    return f"the work '{parse_payload(CaseWorkPayload, effect).work}' of case {effect.investigation_id}"
+    return f"the work '{effect.payload.get('work', 'seal')}' of case {case_of(effect)}"

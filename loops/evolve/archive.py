@@ -56,6 +56,19 @@ class Archive:
             archive.keep(commit)
         return archive
 
+    @classmethod
+    def beside(cls, folder: Path, other: Archive, commit: str) -> Archive:
+        """In a new repository at `folder` that reads the objects of `other` and writes its own: a run begins again at
+        `commit`, and nothing of the other repository is touched."""
+        archive = cls(folder, "")
+        archive._refs = other._refs
+        folder.mkdir(parents=True, exist_ok=True)
+        archive._git("init", "-q", "--bare")
+        objects = (other._folder / other._git("rev-parse", "--git-path", "objects").strip()).resolve()
+        (folder / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        archive.keep(commit)
+        return archive
+
     def commit(self, files: Files, *, parent: str | None, number: int, message: str, place: str = "candidates") -> str:
         """The hash of round `number`'s candidate; its ref below `place` is made or is the same already."""
         tree = self._tree(files)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from context_store import Store
+from context_store.redaction import redact_json
 
 Body = dict[str, Any]
 
@@ -58,6 +59,30 @@ class FolderJournal:
         return list(self._rows.get(kind, {}).items())
 
 
+class Mended:
+    """A journal whose last decision is hidden as long as a crash has cut it off from what follows from it.
+
+    So it is taken once more, and as it comes out the same, its evidence and memory are there too.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        decided = [key for key, _ in journal.list("decision")]
+        last = max(decided, key=int, default="")
+        self._hidden = "" if journal.get("memory", last) else last
+
+    def put(self, kind: str, key: str, body: Body) -> None:
+        self._journal.put(kind, key, body)
+        if (kind, key) == ("decision", self._hidden):
+            self._hidden = ""
+
+    def get(self, kind: str, key: str) -> Body | None:
+        return None if (kind, key) == ("decision", self._hidden) else self._journal.get(kind, key)
+
+    def list(self, kind: str) -> list[tuple[str, Body]]:
+        return [(key, body) for key, body in self._journal.list(kind) if (kind, key) != ("decision", self._hidden)]
+
+
 class CaseJournal:
     """The entries of one case in the store, each kind read once: a case has one writer at a time."""
 
@@ -68,7 +93,7 @@ class CaseJournal:
     def put(self, kind: str, key: str, body: Body) -> None:
         if key not in self._kind(kind):
             self._store.casework.put(self._case_id, kind, key, body, self._clock())
-            self._kind(kind)[key] = json.loads(json.dumps(body))
+            self._kind(kind)[key] = json.loads(json.dumps(redact_json(body)))  # as it will be read again
 
     def get(self, kind: str, key: str) -> Body | None:
         return self._kind(kind).get(key)

@@ -184,6 +184,7 @@ class EvolveLoop:
         base = archive.stands_at(f"refs/lathe/scaffold/{name}")
         payload = {"project_id": project.id, "name": name, "base": base, "candidate": history.incumbent}
         kept = _kept(history)
+        smallest = max(body["detectable"] for body in kept)
         return self._store.proposals.put(
             NewProposal(
                 investigation_id=case_id,
@@ -192,7 +193,8 @@ class EvolveLoop:
                 payload=payload,
                 diff=archive.diff(base, history.incumbent),
                 base_state=f"refs/lathe/scaffold/{name} at {base or 'no commit'}",
-                risk="what it does better on these tasks it may do worse on others; the sealed tasks tell",
+                risk="what it does better on these tasks it may do worse on others; the sealed tasks tell. Gains below "
+                f"{smallest:.2f} of the tasks could have been missed",
                 verification="the ref stands at the candidate; taking it back moves it to where it stood",
                 evidence=(_about(case_id),),
                 expires_at=case.opened_at + VALID_S,
@@ -209,7 +211,7 @@ class EvolveLoop:
             intervention=what,
             context={"base": body["base"], "suite": history.plan.suite_hash[:16]},
             expected=f"a gain of at least {history.plan.rule.effect:.0%} of the tasks",
-            observed=f"{body['mean']:+.3f} over {body['num_pairs']} pairs, wealth {body['wealth']:.2f}",
+            observed=_observed(body),
             reason_class=body["standing"],
             reason=f"{body['why']}: {1 / body['alpha']:.0f} was needed" if body["num_pairs"] else body["why"],
             evidence=(_about(case_id),),
@@ -244,6 +246,13 @@ def history_of(store: Store, case_id: str) -> History:
     return History(journal=journal, plan=asked_of(store, case_id).plan(case_id))
 
 
+def seals_of(store: Store, case_id: str) -> int:
+    """Runs on the same tasks whose seal is open: what was chosen after the first is no longer blind to them."""
+    suite_hash = asked_of(store, case_id).suite_hash
+    asked = {work.case_id: work.body["suite_hash"] for work in store.casework.of_loop(NAME, "asked")}
+    return sum(asked.get(work.case_id) == suite_hash for work in store.casework.of_loop(NAME, "sealed"))
+
+
 def scaffold_name(folder: str) -> str:
     """How its ref is called: the folder's name, as far as refs allow it."""
     return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in Path(folder).name)[:64] or "scaffold"
@@ -251,6 +260,16 @@ def scaffold_name(folder: str) -> str:
 
 def _kept(history: History) -> list[dict[str, Any]]:
     return [body for body in history.decisions if body["kept"]]
+
+
+def _observed(body: Body) -> str:
+    """What the pairs said, and which gain they would have shown."""
+    if not body["num_pairs"]:
+        return "it did not come to pairs"
+    return (
+        f"{body['mean']:+.3f} over {body['num_pairs']} pairs, wealth {body['wealth']:.2f}; "
+        f"gains of {body['detectable']:.2f} of the tasks and more would have been seen with power 0.9"
+    )
 
 
 def _about(case_id: str) -> EvidenceRef:

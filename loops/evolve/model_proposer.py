@@ -2,12 +2,13 @@
 
 What cites no trace that exists is dropped. What it writes is checked like any other draft, against the surface and
 earlier failures; where it fails, or the budget is spent, the deterministic operators propose instead and that is said.
+Every answer is kept as it came: a run that was killed, or is replayed, reads it and asks nothing again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,6 +17,7 @@ from agents.llm.errors import ContextTooLong, ModelConfused, ModelRefused, Model
 from contracts.errors import BudgetExceeded
 from loops.evolve.declared import surface_of
 from loops.evolve.failures import Finding
+from loops.evolve.journal import Journal
 from loops.evolve.proposer import Draft, Operators, Situation
 from loops.evolve.surface import Files
 
@@ -47,42 +49,82 @@ class ModelDraft(BaseModel):
     files: dict[str, str] = Field(min_length=1, max_length=8)
 
 
-class ModelProposer:
-    """`name` is that of the model; `barred` is what people found to fail: it is told, and held to by the operators."""
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """`failed`: why there is no text."""
 
-    def __init__(self, door: Door, barred: Collection[str] = ()) -> None:
-        self._door = door
+    model: str
+    text: str = ""
+    failed: str = ""
+
+
+class Answers:
+    """What a model said in each round. `door` None: only what it said before is known."""
+
+    def __init__(self, journal: Journal, door: Door | None) -> None:
+        self._journal, self._door = journal, door
+
+    def of(self, number: int, attempt: int, conversation: Conversation) -> Answer | None:
+        """None where it was not asked then and cannot be asked now."""
+        key = f"{number}/{attempt}"
+        if self._journal.get("said", key) is None and self._door is not None:
+            self._journal.put("said", key, vars(self._asked(self._door, conversation)))
+        known = self._journal.get("said", key)
+        return None if known is None else Answer(**known)
+
+    def _asked(self, door: Door, conversation: Conversation) -> Answer:
+        try:
+            return Answer(model=door.model_name, text=door.ask(conversation).messages[-1].text)
+        except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
+            return Answer(model=door.model_name, failed=error.message)
+
+
+class ModelProposer:
+    """`barred` is what people found to fail: the model is told, and the operators are held to it."""
+
+    name = "model"
+
+    def __init__(self, answers: Answers, barred: Collection[str] = ()) -> None:
+        self._answers = answers
         self._operators = Operators(barred)
         self._failed = "".join(f"\nTried in vain by people: {each}" for each in barred)
-        self.name = f"model {door.model_name}"
 
     def propose(self, situation: Situation, fresh: Callable[[Files], bool]) -> Draft | None:
         prompt, why = shown(situation) + self._failed, "nothing new was said"
         order = f"{_ORDER}{', '.join(surface_of(situation.files).editable)}."
-        for _ in range(_TRIES):
-            try:
-                said = self._door.ask(Conversation(messages=(system(order), user(prompt)))).messages[-1].text
-                answer = ModelDraft.model_validate_json(said[said.find("{") : said.rfind("}") + 1])
-            except (ModelUnavailable, ModelRefused, ModelConfused, ContextTooLong, BudgetExceeded) as error:
-                why = error.message
+        answer: Answer | None = None
+        for attempt in range(_TRIES):
+            conversation = Conversation(messages=(system(order), user(prompt)))
+            answer = self._answers.of(situation.number, attempt, conversation)
+            if answer is None or answer.failed:
+                why = answer.failed if answer else why
                 break
+            try:
+                wish = read(answer.text)
             except ValidationError as error:
                 why = "no answer fitted"
                 prompt += f"\n\nYour answer did not fit: {error.errors()[0]['msg']}"
                 continue
-            files = {**situation.files, **answer.files}
+            files = {**situation.files, **wish.files}
             if fresh(files):
                 return Draft(
                     files=files,
-                    moves=tuple(f"write {name}" for name in sorted(answer.files)),
-                    hypothesis=answer.hypothesis,
-                    critique=cited(answer.critique, situation),
+                    moves=tuple(f"write {name}" for name in sorted(wish.files)),
+                    hypothesis=wish.hypothesis,
+                    critique=cited(wish.critique, situation),
                     prompt=f"{order}\n\n{prompt}",
-                    proposer=self.name,
+                    proposer=f"model {answer.model}",
                 )
             prompt += "\n\nThat was tried before and failed, or touches what is not yours. Propose something else."
         draft = self._operators.propose(situation, fresh)
-        return draft and replace(draft, hypothesis=f"{draft.hypothesis} ({self.name} did not propose: {why})")
+        if draft is None or answer is None:
+            return draft
+        return replace(draft, hypothesis=f"{draft.hypothesis} (model {answer.model} did not propose: {why})")
+
+
+def read(text: str) -> ModelDraft:
+    """The object in an answer, whatever stands around it. Raises pydantic's ValidationError when there is none."""
+    return ModelDraft.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
 
 
 def shown(situation: Situation) -> str:

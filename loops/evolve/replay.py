@@ -1,4 +1,5 @@
-"""A run again from its bundle: what was measured is read, everything that was decided is decided anew and compared."""
+"""A run again from what it wrote down: what was measured, and what a model said, is read; all that was decided is
+decided anew and compared."""
 
 from __future__ import annotations
 
@@ -6,51 +7,145 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from context_store.redaction import redact_json
 from contracts.errors import UserInputError
-from loops.evolve.archive import Archive, Files
+from loops.evolve.acceptance import Rule
+from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Job, Outcome
-from loops.evolve.journal import FolderJournal, Journal
-from loops.evolve.plan import History, Plan
-from loops.evolve.proposer import Proposer
+from loops.evolve.journal import Body, FolderJournal, Journal
+from loops.evolve.parents import Search
+from loops.evolve.plan import Plan, sources_hash
+from loops.evolve.proposer import Operators, Proposer
 from loops.evolve.rounds import Evolution
-from loops.evolve.tasks import Suite
+from loops.evolve.tasks import Split, Suite
 
-_MEASURED = ("fix", "block", "canary", "barred")
+_DECIDED = ("root", "proposal", "decision", "memory")
+_OF_ROUNDS = ("proposal", "block", "canary", "decision", "memory")
+
+
+class Wanted(Exception):
+    """Raised in place of running episodes: no error, it asks for what was measured."""
+
+    def __init__(self, scaffold: Path, jobs: Sequence[Job], traced: bool) -> None:
+        super().__init__(f"{len(jobs)} episodes of {scaffold.name[:12]}")
+        self.commit, self.jobs, self.traced = scaffold.name, list(jobs), traced
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """In place of an evaluator: nothing is run. Raises UserInputError when something is asked that was not measured."""
+    """In place of an evaluator: nothing is run."""
 
     suite: Suite
 
     def run(self, scaffold: Path, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
+        raise Wanted(scaffold, jobs, traced)
+
+
+def noted_plan(journal: Journal) -> tuple[Plan, list[str]]:
+    """What the run was held to, and whether the code that decides is another one today.
+
+    Raises UserInputError for a journal of no run, or of one whose plan has other parts than those of today.
+    """
+    body = journal.get("plan", "0")
+    if body is None:
+        raise UserInputError("this run has decided nothing yet", remedy="let it go on: lathe evolve resume CASE")
+    try:
+        today = {"search": Search(body["search"]), "rule": Rule(**body["rule"]), "sources": sources_hash()}
+        plan = Plan(**{**body, **today})
+    except (TypeError, KeyError, ValueError) as error:
         raise UserInputError(
-            f"the bundle lacks {len(jobs)} episodes of {scaffold.name[:12]}",
-            remedy="the run was decided otherwise, or the bundle is incomplete",
-        )
+            f"the run was begun with another version: {error}", remedy="replay it with the version it was begun with"
+        ) from error
+    same = plan.sources == body.get("sources")
+    return plan, [] if same else ["the code that decides is another one than when the run was begun"]
 
 
 def differences(
-    journal: Journal, plan: Plan, suite: Suite, files: Files, refs: dict[str, str], folder: Path, proposer: Proposer
+    journal: Journal, suite: Suite, archive: Archive, folder: Path, proposer: Proposer | None = None
 ) -> list[str]:
     """What a replay decides or names otherwise than the run did; nothing when both agree, to the hash.
 
-    `files`: the first scaffold; `refs`: the run's refs; `folder`: an empty place for the replay.
+    `archive`: that of the run, which stays as it is; `folder`: an empty place for the replay; `proposer`: where it was
+    none of ours. Raises UserInputError where something is looked for that was not measured, or the tasks are others.
     """
-    again = FolderJournal(folder / "journal.jsonl")
-    for kind in _MEASURED:
-        for key, body in journal.list(kind):
-            again.put(kind, key, body)
-    archive = Archive.begin(folder / "archive.git", plan.run, files)
-    replayed = Evolution(plan, again, archive, Measured(suite=suite), folder=folder / "commits", proposer=proposer)
-    rounds = len(History(journal=journal, plan=plan).decisions)
-    while len(replayed.history.decisions) < rounds and replayed.step():
+    plan, found = noted_plan(journal)
+    if suite.hash != plan.suite_hash:
+        raise UserInputError(
+            "the tasks or the evaluator are others than when the run was begun",
+            remedy="replay it with the version, and the tasks, that it was begun with",
+        )
+    own = FolderJournal(folder / "journal.jsonl")
+    _given(journal, own)
+    root = journal.get("root", "0")
+    assert root is not None
+    again = Archive.beside(folder / "archive.git", archive, root["commit"])
+    run = Evolution(
+        plan, own, again, Measured(suite=suite), folder=folder / "commits", proposer=proposer or _proposer(journal)
+    )
+    rounds = len(journal.list("decision"))
+    while len(run.history.decisions) < rounds and _stepped(run, journal, own):
         pass
-    found = []
-    for kind in ("root", "proposal", "decision", "memory"):
-        ours, theirs = dict(again.list(kind)), dict(journal.list(kind))
-        found += [
-            f"{kind} {key}" for key in theirs if key in ours or kind != "proposal" if ours.get(key) != theirs[key]
-        ]
-    return found + [name for name, value in archive.refs().items() if refs.get(name) != value]
+    for kind in _DECIDED:
+        ours, theirs = dict(own.list(kind)), dict(journal.list(kind))
+        compared = [key for key in theirs if key in ours or kind != "proposal"]  # one may not be decided yet
+        found += [f"{kind} {key}" for key in compared if redact_json(ours.get(key, {})) != redact_json(theirs[key])]
+    refs = archive.refs()
+    return found + [name for name, value in again.refs().items() if refs.get(name) != value]
+
+
+def _given(journal: Journal, own: Journal) -> None:
+    """What a run did not find out itself: what had failed elsewhere, and of a fork the rounds before it."""
+    for key, body in journal.list("barred"):
+        own.put("barred", key, body)
+    fork = journal.get("fork", "0")
+    if fork is None:
+        return
+    own.put("root", "0", journal.get("root", "0") or {})
+    for commit in (journal.get("fork_fix", "0") or {"commits": []})["commits"]:
+        own.put("fix", commit, journal.get("fix", commit) or {})
+    for kind in _OF_ROUNDS:
+        for key, body in journal.list(kind):
+            if int(key.split("/")[0]) <= fork["round"]:
+                own.put(kind, key, body)
+
+
+def _proposer(journal: Journal) -> Proposer:
+    """The operators, or what a model then said."""
+    barred = [str(body["move"]) for _, body in journal.list("barred_move")]
+    if not journal.list("said"):
+        return Operators(barred)
+    from loops.evolve.model_proposer import Answers, ModelProposer
+
+    return ModelProposer(Answers(journal, None), barred)
+
+
+def _stepped(run: Evolution, journal: Journal, own: Journal) -> bool:
+    """The next piece of work. Pieces that are interrupted begin again, so what one wants to know is put and it does."""
+    while True:
+        try:
+            return run.step()
+        except Wanted as wanted:
+            kind, key = _sought(run, wanted)
+            body = journal.get(kind, key)
+            if body is None or not _fits(kind, body, wanted):
+                raise UserInputError(
+                    f"the run has not measured {wanted} in round {run.history.number}",
+                    remedy="it was decided otherwise, or what it wrote down is incomplete",
+                ) from None
+            own.put(kind, key, body)
+
+
+def _sought(run: Evolution, wanted: Wanted) -> tuple[str, str]:
+    number = run.history.number
+    if wanted.traced:
+        return "fix", wanted.commit
+    if wanted.jobs[0].task in run.suite.of(Split.CANARY):
+        return "canary", str(number)
+    return "block", f"{number}/{run.history.num_blocks(number)}"
+
+
+def _fits(kind: str, body: Body, wanted: Wanted) -> bool:
+    """It was measured on these very tasks and seeds."""
+    if kind == "block":
+        return [[job.task, job.seed] for job in wanted.jobs] in (body["jobs"], body["candidate_jobs"])
+    return kind == "canary" or len(body["scores"]) == len(wanted.jobs)

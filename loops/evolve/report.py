@@ -9,6 +9,8 @@ import numpy as np
 from scipy import special
 
 from loops.evolve.acceptance import detectable
+from loops.evolve.board import board, total
+from loops.evolve.board import lines as lines_of
 from loops.evolve.ideas import SAME, likeness
 from loops.evolve.journal import Body
 from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
@@ -61,6 +63,7 @@ def summary(history: History) -> dict[str, Any]:
     blocks = [body for _, body in history.journal.list("block")]
     fix = [body for _, body in history.journal.list("fix")]
     proposals = dict(history.journal.list("proposal"))
+    canaries = board(history)
     refusals: dict[str, int] = {}
     for proposal in proposals.values():
         for reason, count in proposal["refusals"].items():
@@ -78,14 +81,24 @@ def summary(history: History) -> dict[str, Any]:
         "placebo_rounds": len(kinds[PLACEBO]), "placebo_at_gate": len(placebo), "placebo_accepted": false,
         "placebo_rate_high95": float(special.betaincinv(false + 1, max(len(placebo) - false, 0.5), 0.95)),
         "control": [{"round": body["round"], "seen": body["standing"] == "accepted"} for body in kinds[CONTROL]],
-        "canary_hits": sum(sum(body["canaries"].values()) for body in decisions),
+        "canary_hits": total(canaries), "canaries": [vars(row) | {"total": row.total} for row in canaries],
         "fork": history.journal.get("fork", "0"), "refusals": refusals,
         "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
     }  # fmt: skip
     sealed = history.journal.get("sealed", "0")
-    found["sealed"] = None if sealed is None else {**vars(gain(sealed)), "opened_by": sealed["opened_by"]}
-    found["canary_hits"] += sum((sealed or {}).get("canaries", {}).values())
+    found["sealed"] = None if sealed is None else _sealed(sealed)
     return found
+
+
+def _sealed(sealed: Body) -> dict[str, Any]:
+    """Both ends, the gain that would have been seen, and the share solved with each seed."""
+    ends = gain(sealed)
+    by_seed = {
+        name: np.array(sealed[end], dtype=float).reshape(sealed["seeds"], -1).mean(axis=1).tolist()
+        for name, end in (("first", "root"), ("last", "incumbent"))
+    }
+    detectable_gain = (1.96 + 1.28) * (ends.high - ends.low) / (2 * 1.96)  # of a two-sided test, power 0.9
+    return {**vars(ends), "opened_by": sealed["opened_by"], "detectable": detectable_gain, "by_seed": by_seed}
 
 
 def _kept(body: Body) -> dict[str, Any]:
@@ -140,6 +153,7 @@ def markdown(history: History) -> str:
         f"- Positive control: {_control(facts)}.",
         f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
         "",
+        *_canaries(history, facts["refusals"]),
         "## Sealed tasks",
         "",
         _sealed_line(facts["sealed"]),
@@ -151,6 +165,13 @@ def markdown(history: History) -> str:
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _canaries(history: History, refusals: dict[str, int]) -> list[str]:
+    """The board, and what was refused before it ran."""
+    refused = [f"- {count} x {why}" for why, count in sorted(refusals.items())]
+    said = ["Refused before they ran:", "", *refused] if refused else ["No proposal was refused."]
+    return ["## Canaries", "", *lines_of(board(history)), "", *said, ""]
 
 
 def _spent_line(facts: dict[str, Any]) -> str:
@@ -192,12 +213,11 @@ def _control(facts: dict[str, Any]) -> str:
 def _sealed_line(sealed: dict[str, Any] | None) -> str:
     if sealed is None:
         return "Not opened."
-    smallest = (1.96 + 1.28) * (sealed["high"] - sealed["low"]) / (2 * 1.96)  # of a two-sided test, power 0.9
     verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
     return (
         f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
         f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
-        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {smallest:.2f} and more "
+        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {sealed['detectable']:.2f} and more "
         f"would be seen with power 0.9. Opened by {sealed['opened_by']}."
     )
 

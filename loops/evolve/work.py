@@ -12,9 +12,10 @@ from context_store.records import Json
 from loops.core import Work, Workplace
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Evaluator
-from loops.evolve.journal import CaseJournal
-from loops.evolve.loop import NAME, asked_of
+from loops.evolve.journal import CaseJournal, Journal, Mended
+from loops.evolve.loop import NAME, asked_of, history_of, seals_of
 from loops.evolve.proposer import Operators, Proposer
+from loops.evolve.report import markdown
 from loops.evolve.rounds import Evolution
 from loops.evolve.tasks import STARTER, read_suite
 
@@ -30,25 +31,25 @@ def evolution(place: Workplace) -> Iterator[Evolution]:
     place.folder.mkdir(parents=True, exist_ok=True)
     with closing(NamespaceSandbox(place.folder / "sandbox")) as sandbox:
         sandbox.reap()
+        journal = CaseJournal(place.store, place.case_id, time.time)
         yield Evolution(
             asked.plan(place.case_id),
-            CaseJournal(place.store, place.case_id, time.time),
+            Mended(journal),
             Archive.adopt(Path(project.path), place.case_id, start),
             Evaluator(sandbox=sandbox, suite=suite, argv=asked.argv),
             folder=place.folder / "commits",
-            proposer=_proposer(place, asked.model),
+            proposer=_proposer(place, journal, asked.model),
             tell=place.tell,
         )
 
 
-def _proposer(place: Workplace, model: bool) -> Proposer:
-    barred = [str(work.body["move"]) for work in place.store.casework.list(place.case_id, "barred_move")]
-    door = place.door() if model else None
-    if door is None:
+def _proposer(place: Workplace, journal: Journal, model: bool) -> Proposer:
+    barred = [str(body["move"]) for _, body in journal.list("barred_move")]
+    if not model:
         return Operators(barred)
-    from loops.evolve.model_proposer import ModelProposer
+    from loops.evolve.model_proposer import Answers, ModelProposer
 
-    return ModelProposer(door, barred)
+    return ModelProposer(Answers(journal, place.door()), barred)
 
 
 def rounds(place: Workplace, arguments: Json) -> Json:
@@ -71,10 +72,20 @@ def _note(place: Workplace, run: Evolution) -> None:
             place.store.casework.put(place.case_id, "noted", number, {}, time.time())
 
 
-def seal(place: Workplace, arguments: Json) -> Json:
-    """Opens the sealed tasks; `opened_by` has approved it."""
+def seal(place: Workplace, opened_by: str) -> Json:
+    """Opens the sealed tasks, once, for whoever approved it; the ledger notes how many runs have seen the same tasks.
+
+    It is no work that a loop may ask for. Raises NotPermitted while the run goes on.
+    """
+    store, case_id = place.store, place.case_id
     with evolution(place) as run:
-        return run.open_seal(str(arguments["opened_by"]))
+        found = run.open_seal(opened_by)
+    store.knowledge.put_report(case_id, markdown(history_of(store, case_id)))
+    if "seal" not in {work.key for work in store.casework.list(case_id, "noted")}:
+        detail = {"runs_that_saw_these_tasks": seals_of(store, case_id), "tasks": found["tasks"]}
+        store.ledger.append(found["opened_by"], "seal_opened", f"investigation:{case_id}", detail, (), time.time())
+        store.casework.put(case_id, "noted", "seal", {}, time.time())
+    return found
 
 
-WORK: Mapping[str, Work] = {"rounds": rounds, "seal": seal}
+WORK: Mapping[str, Work] = {"rounds": rounds}

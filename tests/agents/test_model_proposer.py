@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 from doors import NewDoor, openai_model
 from scripted_server import ScriptedServer, Turn
 
+from agents.llm import Door
 from loops.evolve.archive import read_files
 from loops.evolve.failures import Finding
-from loops.evolve.model_proposer import ModelProposer, shown
+from loops.evolve.journal import FolderJournal
+from loops.evolve.model_proposer import Answers, ModelProposer, shown
 from loops.evolve.operators import CATALOGUE, PROPOSER
-from loops.evolve.proposer import Situation, lessons_of
+from loops.evolve.proposer import Operators, Situation, lessons_of
 
 FILES = read_files(CATALOGUE.parent / "scaffolds" / "plain")
 FINDING = Finding(cause="temporary", sentence="a command was given up", traces=("abc/sh_poll/1",))
@@ -34,9 +37,9 @@ def _situation() -> Situation:
     )  # fmt: skip
 
 
-def test_what_it_writes_is_a_draft_and_only_cited_criticism_stays(new_door: NewDoor) -> None:
+def test_what_it_writes_is_a_draft_and_only_cited_criticism_stays(new_door: NewDoor, tmp_path: Path) -> None:
     with ScriptedServer([Turn(text="Here: " + json.dumps(ANSWER))]) as server:
-        draft = ModelProposer(new_door(openai_model(server))).propose(_situation(), lambda files: True)
+        draft = _proposer(new_door(openai_model(server)), tmp_path / "a").propose(_situation(), lambda files: True)
     assert draft is not None
     assert draft.files["mechanisms/again.py"] == RETRY
     assert [said.sentence for said in draft.critique] == ["it gave up at once"]
@@ -46,16 +49,41 @@ def test_what_it_writes_is_a_draft_and_only_cited_criticism_stays(new_door: NewD
     assert "tried 1, kept 0" in server.requests[0]["messages"][1]["content"]
 
 
-def test_a_model_that_repeats_a_failure_or_breaks_off_leaves_the_operators(new_door: NewDoor) -> None:
+def test_a_model_that_repeats_a_failure_or_breaks_off_leaves_the_operators(new_door: NewDoor, tmp_path: Path) -> None:
     def fresh(files: object) -> bool:
         return "mechanisms/again.py" not in files  # type: ignore[operator]
 
-    for turns in ([Turn(text=json.dumps(ANSWER))] * 2, [Turn(text="I would rather not.")] * 2, [Turn(status=400)]):
+    offers = ([Turn(text=json.dumps(ANSWER))] * 2, [Turn(text="I would rather not.")] * 2, [Turn(status=400)])
+    for number, turns in enumerate(offers):
         with ScriptedServer(turns) as server:
-            draft = ModelProposer(new_door(openai_model(server))).propose(_situation(), fresh)
+            draft = _proposer(new_door(openai_model(server)), tmp_path / str(number)).propose(_situation(), fresh)
         assert draft is not None
         assert (draft.prompt, draft.proposer) == ("", "operators")
         assert "did not propose" in draft.hypothesis
+
+
+def test_what_it_said_is_kept_and_read_again_without_asking(new_door: NewDoor, tmp_path: Path) -> None:
+    """After a kill, and in a replay; also why it gave no answer."""
+    for number, turn in enumerate((Turn(text=json.dumps(ANSWER)), Turn(status=400))):
+        with ScriptedServer([turn]) as server:
+            first = _proposer(new_door(openai_model(server)), tmp_path / str(number)).propose(_situation(), _any)
+            killed = _proposer(new_door(openai_model(server)), tmp_path / str(number)).propose(_situation(), _any)
+            asked = len(server.requests)
+        journal = FolderJournal(tmp_path / str(number) / "journal.jsonl")
+        replayed = ModelProposer(Answers(journal, None)).propose(_situation(), _any)
+        assert first == killed == replayed
+        assert asked == 1
+    assert ModelProposer(Answers(FolderJournal(tmp_path / "none" / "j"), None)).propose(_situation(), _any) == (
+        Operators().propose(_situation(), _any)
+    )
+
+
+def _any(files: object) -> bool:
+    return True
+
+
+def _proposer(door: Door, folder: Path) -> ModelProposer:
+    return ModelProposer(Answers(FolderJournal(folder / "journal.jsonl"), door))
 
 
 def test_no_figure_of_the_gate_is_in_what_a_model_is_asked() -> None:

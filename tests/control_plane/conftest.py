@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ import pytest
 from case import train_bad_run
 from small_project import SmallProject, make_project
 
+from agents.sandbox import NamespaceSandbox
+from contracts.errors import EnvironmentFault
 from control_plane.logging import configure_logging
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
+from loops.evolve.tasks import STARTER
 
 _STORE_BYTES = 80 * 1024 * 1024  # of Ray's object store, about the least it takes
 
@@ -58,3 +63,27 @@ def cluster(cpus_of_a_node: int) -> Iterator[Any]:
         yield made
     finally:
         made.shutdown()
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """Five tasks of ours that take little."""
+    folder = tmp_path / "suite"
+    splits = {"fix": ["fix_gcd", "sh_errors"], "gate": ["fix_flatten", "sh_poll"], "sealed": ["fix_power"]}
+    for names in splits.values():
+        for name in names:
+            shutil.copytree(STARTER / name, folder / name)
+    (folder / "splits.json").write_text(json.dumps(splits))
+    return folder
+
+
+@pytest.fixture
+def _isolated(tmp_path: Path) -> None:
+    """The sandbox's user may enter the test's folder; skips where the kernel refuses a sandbox."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        if folder.name.startswith("pytest"):
+            folder.chmod(0o755)
+    try:
+        NamespaceSandbox(tmp_path / "probe").close()
+    except EnvironmentFault as fault:
+        pytest.skip(f"this kernel does not allow the sandbox: {fault}")

@@ -37,6 +37,7 @@ NEEDS = {
         "POST /experiments",
         "POST /classifiers/ID/labels",
         "POST /evolution/ID/promotion",
+        "POST /evolution/ID/seal",
         "POST /experiments/ID/stop",
         "POST /ingest/streams",
         "POST /ingest/streams/ID",

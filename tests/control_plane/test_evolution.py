@@ -6,7 +6,6 @@ Shows RM2-7.23 and RM2-7.24.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from dataclasses import replace
@@ -15,12 +14,12 @@ from pathlib import Path
 import pytest
 from case import approve
 
-from agents.sandbox import NamespaceSandbox
 from context_store.records import NegativeResult, Principal
 from contracts.enums import EffectState, InvestigationState, ProposalState, Role
-from contracts.errors import EnvironmentFault, NotFound, NotPermitted, UserInputError
+from contracts.errors import NotPermitted, UserInputError
 from contracts.evidence import EvidenceRef
-from control_plane.evolution import NewRun, begin, facts, promotion
+from control_plane.evolution import NewRun, begin, facts, opening, promotion
+from control_plane.evolution_replay import replayed
 from control_plane.git import Git
 from control_plane.settings import Settings
 from control_plane.wiring import Lathe
@@ -29,33 +28,10 @@ from loops.core import Planned
 from loops.evolve.archive import Archive
 from loops.evolve.loop import Asked, EvolveLoop, history_of
 from loops.evolve.report import markdown
-from loops.evolve.tasks import STARTER
 
 sys.path.append(str(Path(__file__).parents[1] / "agents"))
 
 from scripted_server import ScriptedServer, Turn
-
-
-@pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    folder = tmp_path / "suite"
-    splits = {"fix": ["fix_gcd", "sh_errors"], "gate": ["fix_flatten", "sh_poll"], "sealed": ["fix_power"]}
-    for names in splits.values():
-        for name in names:
-            shutil.copytree(STARTER / name, folder / name)
-    (folder / "splits.json").write_text(json.dumps(splits))
-    return folder
-
-
-@pytest.fixture
-def _isolated(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        if folder.name.startswith("pytest"):
-            folder.chmod(0o755)
-    try:
-        NamespaceSandbox(tmp_path / "probe").close()
-    except EnvironmentFault as fault:
-        pytest.skip(f"this kernel does not allow the sandbox: {fault}")
 
 
 def _asked(suite: Path, **changes: object) -> Asked:
@@ -146,7 +122,13 @@ def test_a_language_model_proposes_within_the_budget_of_the_run(settings: Settin
             assert first["moves"] == ["write prompts/system.md"]
             assert "prompts/0001" in archive.refs()
             assert lathe.store.budgets.state(case_id).used.tokens > 0
-            assert server.requests
+            asked = len(server.requests)
+            assert asked > 0
+            said = lathe.store.casework.list(case_id, "said")
+            assert [json.loads(each.body["text"]) for each in said if each.key == "1/0"] == [written]
+            (replay,) = replayed(lathe.store, case_id)
+            assert (replay.rounds, replay.differences) == (3, ())
+            assert len(server.requests) == asked  # the replay read what it had said
 
 
 def test_a_model_that_is_not_there_is_said(lathe: Lathe, suite: Path) -> None:
@@ -203,7 +185,5 @@ def test_what_is_no_run_or_no_scaffold_is_refused(lathe: Lathe, suite: Path) -> 
     case_id = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
     with pytest.raises(UserInputError, match="no commit of"):
         promotion(lathe.store, case_id, Principal(name="ada", role=Role.RESEARCHER), time.time(), "f" * 40)
-    from control_plane.evolution import open_sealed
-
-    with pytest.raises((NotFound, NotPermitted, EnvironmentFault)):
-        open_sealed(lathe, case_id, print)
+    with pytest.raises(NotPermitted, match="goes on"):
+        opening(lathe.store, case_id, Principal(name="ada", role=Role.RESEARCHER), time.time())

@@ -23,6 +23,7 @@ _ACTS = {
     "patch_data": "The changed stage is checked by the command below and committed on a branch of its own.",
     "deploy_classifier": "The name points at the approved version; what is deployed now stays on disk.",
     "promote_scaffold": "The scaffold's ref moves to the candidate commit.",
+    "open_seal": "The first and the last scaffold of the run are run on its sealed tasks; that is done once.",
     "notify": "The text is sent to the address.",
     "undo": "What was carried out before is taken back.",
     "next_stage": "The loop passes on to its next stage.",

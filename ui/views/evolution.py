@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
-from ui import links, palette, session
+from ui import links, session
 from ui.catalog import Evolution, EvolutionRun
 from ui.client import Client
 from ui.components import chips, diff_view
 from ui.components.markup import escape, percent, words
 from ui.components.messages import errors_shown, show_empty
 from ui.components.tables import row, table
+from ui.evolving import canary_board, curves
 
 LIVE_S = 5.0
-_HEADS = ("Round", "Change", "Pairs", "Mean difference", "Wealth", "Needed", "Decision")
+_HEADS = ("Round", "Change", "Pairs", "Mean difference", "Detectable gain", "Wealth", "Needed", "Decision")
 
 
 def page() -> None:
@@ -44,27 +45,31 @@ def _draw(client: Client, run: EvolutionRun) -> None:
     with errors_shown():
         whole = client.evolution(run.case_id)
         st.html(_facts(whole))
-        rounds, curves, archive, memory, canaries = st.tabs(
+        rounds, splits, archive, memory, canaries = st.tabs(
             ["Rounds", "Curves", "Archive", "Memory", "Canaries and spend"]
         )
         with rounds:
             _show_rounds(whole)
-        with curves:
-            _show_curves(whole)
+        with splits:
+            curves.show(whole)
         with archive:
             st.html(_tree(whole))
         with memory:
             st.html(_memory(whole))
         with canaries:
-            st.html(_canaries(whole))
-        _show_promotion(client, whole)
+            canary_board.show(whole)
+            st.html(_spending(whole))
+        _show_wishes(client, whole)
 
 
 def _facts(whole: Evolution) -> str:
     summary, sealed = whole.summary, whole.summary.get("sealed")
     verdict = "not opened" if sealed is None else (
         f"{sealed['first']:.3f} → {sealed['last']:.3f}, {sealed['difference']:+.3f} "
-        f"(95 % {sealed['low']:+.3f} to {sealed['high']:+.3f}), opened by {sealed['opened_by']}"
+        f"(95 % {sealed['low']:+.3f} to {sealed['high']:+.3f}): "
+        f"{'a gain' if sealed['low'] > 0 else 'no gain can be told from chance'}; gains of {sealed['detectable']:.2f} "
+        f"and more would be seen with power 0.9; opened by {sealed['opened_by']}, "
+        f"of {summary['seals_of_these_tasks']} runs that saw these tasks"
     )  # fmt: skip
     facts = (
         ("Rounds", f"{whole.run.rounds} of {whole.run.planned_rounds}, {whole.run.kept} kept"),
@@ -92,7 +97,8 @@ def _show_rounds(whole: Evolution) -> None:
         return
     number = st.selectbox("Evidence and diff of round", numbers, index=numbers.index(kept[-1]) if kept else 0)
     each = whole.rounds[numbers.index(number)]
-    st.html(f"<p>{escape(each.get('hypothesis', each['why']))}</p>" + _critique(each))
+    said = f"<p>{escape(each.get('hypothesis', each['why']))}</p><p>{escape(_evidence(each))}</p>"
+    st.html(said + _critique(each))
     if each.get("diff"):
         st.html(diff_view.render(each["diff"]))
 
@@ -100,8 +106,22 @@ def _show_rounds(whole: Evolution) -> None:
 def _cells(each: dict[str, Any]) -> list[str]:
     decision = chips.tag("kept") if each["kept"] else escape(each["why"])
     moves = escape("; ".join(each["moves"]) or "nothing new")
-    numbers = (str(each["num_pairs"]), f"{each['mean']:+.3f}", f"{each['wealth']:.2f}", f"{1 / each['alpha']:.0f}")
+    tested = bool(each["num_pairs"])
+    gain = f"{each['detectable']:.2f} and more" if tested else "not tested in pairs"
+    mean = f"{each['mean']:+.3f}" if tested else ""
+    numbers = (str(each["num_pairs"]), mean, gain, f"{each['wealth']:.2f}", f"{1 / each['alpha']:.0f}")
     return [str(each["round"]), moves, *numbers, decision]
+
+
+def _evidence(each: dict[str, Any]) -> str:
+    """What was decided on, with the gain that so many pairs would have shown."""
+    if not each["num_pairs"]:
+        return f"Not tested in pairs: {each['why']}."
+    return (
+        f"{'Kept' if each['kept'] else 'Not kept'}: {each['why']}; {each['mean']:+.3f} over {each['num_pairs']} pairs, "
+        f"wealth {each['wealth']:.2f} of {1 / each['alpha']:.0f} needed; gains of {each['detectable']:.2f} "
+        "of the tasks and more would be seen with power 0.9, smaller ones may be there."
+    )
 
 
 def _critique(each: dict[str, Any]) -> str:
@@ -110,33 +130,6 @@ def _critique(each: dict[str, Any]) -> str:
         for finding in each.get("critique", [])
     )
     return f"<ul>{lines}</ul>" if lines else ""
-
-
-def _show_curves(whole: Evolution) -> None:
-    """Three kinds of tasks, never on one axis: what may be looked at, what only decides, what was sealed."""
-    colours = palette.current()
-    fix = {node["commit"]: node["passed"] / max(1, node["episodes"]) for node in whole.nodes}
-    line, best = [], fix.get(whole.summary["root"])
-    for each in whole.rounds:
-        best = fix.get(each["candidate"], best) if each["kept"] else best
-        line.append((each["round"], best))
-    tested = [each for each in whole.rounds if each["num_pairs"]]
-    charts = (
-        ("Fix tasks: the incumbent's share solved (traces visible, no evidence of a gain)", line, "fix"),
-        ("Gate: mean difference of each candidate in pairs", [(r["round"], r["mean"]) for r in tested], "gate"),
-    )
-    for title, points, key in charts:
-        chart = go.Figure(go.Scatter(x=[x for x, _ in points], y=[y for _, y in points], mode="lines+markers"))
-        chart.update_layout(
-            title=title, height=260, margin={"l": 40, "r": 10, "t": 40, "b": 30}, paper_bgcolor="rgba(0,0,0,0)",
-            plot_bgcolor="rgba(0,0,0,0)", font={"color": colours.ink}, xaxis_title="round",
-        )  # fmt: skip
-        st.plotly_chart(chart, key=f"evolution:{key}")
-    sealed = whole.summary.get("sealed")
-    st.html(
-        "<p>Sealed tasks: not opened.</p>" if sealed is None
-        else f"<p>Sealed tasks: {sealed['first']:.3f} before, {sealed['last']:.3f} after.</p>"
-    )  # fmt: skip
 
 
 def _tree(whole: Evolution) -> str:
@@ -164,13 +157,10 @@ def _memory(whole: Evolution) -> str:
     return f"<h3>Lessons</h3><ul>{lessons}</ul><h3>Where to look next</h3><ul>{directions}</ul>"
 
 
-def _canaries(whole: Evolution) -> str:
+def _spending(whole: Evolution) -> str:
     summary = whole.summary
-    seen = [each["seen"] for each in summary["control"]]
     facts = {
-        "Canary hits": summary["canary_hits"],
         "Repeats of failed ideas": summary["repeats"],
-        "Positive control seen": f"{sum(seen)} of {len(seen)}",
         "Gate queries (pairs)": summary["gate_queries"],
         "Episodes": f"{summary['episodes']} of {summary['max_episodes']}",
         "Asks of the brain": summary["asks"],
@@ -181,12 +171,20 @@ def _canaries(whole: Evolution) -> str:
     return table(("What", "How much"), [row([escape(name), escape(value)]) for name, value in facts.items()])
 
 
-def _show_promotion(client: Client, whole: Evolution) -> None:
-    if whole.summary["incumbent"] == whole.summary["root"] or session.principal().role == "viewer":
+def _show_wishes(client: Client, whole: Evolution) -> None:
+    """What a person may ask for; somebody with the role decides it."""
+    if session.principal().role == "viewer":
         return
-    kept = f"promotion of {whole.run.case_id}"  # the page draws itself anew every few seconds
-    if st.button("Propose to use the incumbent", icon=":material/publish:"):
-        st.session_state[kept] = client.promote(whole.run.case_id)
+    case, summary = whole.run.case_id, whole.summary
+    if summary["incumbent"] != summary["root"]:
+        _show_wish("Propose to use the incumbent", "publish", f"promotion of {case}", lambda: client.promote(case))
+    if summary["over"] and summary["sealed"] is None:
+        _show_wish("Propose to open the sealed tasks", "lock_open", f"seal of {case}", lambda: client.open_seal(case))
+
+
+def _show_wish(label: str, icon: str, kept: str, ask: Callable[[], str]) -> None:
+    if st.button(label, icon=f":material/{icon}:"):
+        st.session_state[kept] = ask()  # the page draws itself anew every few seconds
     if kept in st.session_state:
         address = escape(links.proposal(st.session_state[kept]))
         st.html(f"<p>It waits for approval: <a href='{address}' target='_self'>decide it</a></p>")

@@ -1,4 +1,4 @@
-"""Evolution runs: their rounds, archive, evidence, memory, spending and canaries; proposing a promotion."""
+"""Evolution runs: their rounds, archive, evidence, memory, spending and canaries; proposals to promote and to open."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Promotion(Body):
     commit: str = Field(default="", max_length=64)
 
 
-class PromotionAsked(Body):
+class Proposed(Body):
     proposal: Proposal
 
 
@@ -73,10 +73,17 @@ def run(store: StoreDep, case_id: str) -> Answer:
     return Answer({"run": _brief(store, case_id), "summary": found, "rounds": rounds, **parts})
 
 
-@router.post("/{case_id}/promotion", status_code=HTTPStatus.CREATED, response_model=PromotionAsked)
+@router.post("/{case_id}/promotion", status_code=HTTPStatus.CREATED, response_model=Proposed)
 def promote(store: StoreDep, clock: ClockDep, principal: ResearcherDep, case_id: str, wish: Promotion) -> Answer:
     """Propose to use a scaffold of the run; somebody has to approve it."""
     proposal = evolution.promotion(store, case_id, principal, clock(), wish.commit)
+    return Answer({"proposal": proposal}, status_code=HTTPStatus.CREATED)
+
+
+@router.post("/{case_id}/seal", status_code=HTTPStatus.CREATED, response_model=Proposed)
+def open_seal(store: StoreDep, clock: ClockDep, principal: ResearcherDep, case_id: str) -> Answer:
+    """Propose to open the run's sealed tasks, once and at its end; a person has to approve it."""
+    proposal = evolution.opening(store, case_id, principal, clock())
     return Answer({"proposal": proposal}, status_code=HTTPStatus.CREATED)
 
 

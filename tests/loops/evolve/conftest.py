@@ -8,11 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from small_runs import evolution_in, small_plan
 
 from agents.sandbox import NamespaceSandbox, Sandbox
 from agents.sandbox.trees import remove
 from contracts.errors import EnvironmentFault
 from loops.evolve.evaluation import Evaluator
+from loops.evolve.plan import Plan
 from loops.evolve.tasks import STARTER, read_suite
 
 
@@ -53,3 +55,13 @@ def quick(isolated: Sandbox, place: Path) -> Evaluator:
 @pytest.fixture(scope="session")
 def evaluator(isolated: Sandbox) -> Evaluator:
     return Evaluator(sandbox=isolated, suite=read_suite())
+
+
+@pytest.fixture(scope="module")
+def finished(place: Path, quick: Evaluator) -> tuple[Path, Plan]:
+    """A run that went through without a stop."""
+    plan, folder = small_plan(quick), place / "whole"
+    run = evolution_in(folder, plan, quick)
+    while run.step():
+        pass
+    return folder, plan

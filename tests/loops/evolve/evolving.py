@@ -10,7 +10,7 @@ from agents.sandbox import NamespaceSandbox
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
 from loops.evolve.evaluation import Evaluator
-from loops.evolve.journal import FolderJournal
+from loops.evolve.journal import FolderJournal, Mended
 from loops.evolve.operators import CATALOGUE
 from loops.evolve.plan import Plan
 from loops.evolve.proposer import Operators
@@ -25,7 +25,7 @@ if __name__ == "__main__":
     with closing(NamespaceSandbox(folder / "sandbox")) as sandbox:
         sandbox.reap()
         run = Evolution(
-            plan, FolderJournal(folder / "journal.jsonl"), archive, Evaluator(sandbox=sandbox, suite=suite),
+            plan, Mended(FolderJournal(folder / "journal.jsonl")), archive, Evaluator(sandbox=sandbox, suite=suite),
             folder=folder / "commits", proposer=Operators(),
         )  # fmt: skip
         while run.step():

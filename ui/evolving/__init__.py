@@ -1,0 +1,1 @@
+"""Sections of the page Evolution, each a module with `show`."""
