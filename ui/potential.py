@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ui.records import Investigation, Proposal, Record
 
@@ -124,6 +124,14 @@ class Reading(Record):
     protocol_rank_changes: tuple[tuple[str, str], ...] = ()
     protocol_rank_changes_sft: tuple[tuple[str, str], ...] = ()
     findings: dict[int, tuple[str, ...]] = Field(default_factory=dict)
+
+    @field_validator(
+        "marks_raw", "learnability", "maximum", "maximum_sft", "maximum_by_task", "maximum_by_task_sft", "findings"
+    )
+    @classmethod
+    def _in_order(cls, by_step: dict[int, Any]) -> dict[int, Any]:
+        """By step: neither the store nor JSON keeps the order of keys."""
+        return dict(sorted(by_step.items()))
 
 
 class Potential(Record):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.evolve_parts.exporting import Question, scaffold
 from benchmarks.trainrca.answers import Facts
+from benchmarks.trainrca.databases import server
 from benchmarks.trainrca.form import Case, Shelf, Truth
 from benchmarks.trainrca.methods.reading import facts_of
 from benchmarks.trainrca.placing import bench, place
@@ -29,17 +31,24 @@ _TURN = (Split.FIX, Split.GATE, Split.SEALED)
 
 def exported(shelf: Shelf) -> tuple[list[Question], dict[str, int]]:
     """The tasks, their splits in turn by the hash of the case; and how many cases are none."""
-    found, left_out = [], {"nothing_found": 0, "no_suspects": 0}
-    for case in sorted(shelf.list(), key=lambda each: hashlib.sha256(each.id.encode()).hexdigest()):
-        split = _TURN[len(found) % len(_TURN)]
-        with tempfile.TemporaryDirectory(prefix="lt") as home, bench(Path(home) / "h", Path(home) / "cache") as lathe:
-            place(lathe, case, shelf.folder(case), Path(home) / "project")
-            question = question_of(lathe.store, case, shelf.truth(case.id), split)
-        if isinstance(question, str):
-            left_out[question] += 1
-        else:
-            found.append(question)
+    found: list[Question] = []
+    left_out = {"nothing_found": 0, "no_suspects": 0}
+    with server() as url:
+        for case in sorted(shelf.list(), key=lambda each: hashlib.sha256(each.id.encode()).hexdigest()):
+            question = _asked_of(shelf, case, _TURN[len(found) % len(_TURN)], url)
+            if isinstance(question, str):
+                left_out[question] += 1
+            else:
+                found.append(question)
     return found, left_out
+
+
+def _asked_of(shelf: Shelf, case: Case, split: Split, server_url: str) -> Question | str:
+    with ExitStack() as resources:
+        home = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="lt")))
+        lathe = resources.enter_context(bench(home / "h", home / "cache", server_url))
+        place(lathe, case, shelf.folder(case), home / "project")
+        return question_of(lathe.store, case, shelf.truth(case.id), split)
 
 
 def question_of(store: Store, case: Case, truth: Truth, split: Split) -> Question | str:

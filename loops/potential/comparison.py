@@ -12,7 +12,7 @@ from context_store import Store
 from contracts.errors import NotFound, UserInputError
 from loops.potential.crossing import crossing
 from loops.potential.learnability import data_needed, saving
-from loops.potential.plan import LOOP
+from loops.potential.plan import LOOP, by_step
 from loops.potential.reading import finite
 
 
@@ -82,7 +82,7 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
 def needed_by(reading: Mapping[str, Any], target: float) -> list[str]:
     """A sentence for each checkpoint of a reading: N* for `target` points with its interval, or why there is none."""
     told = []
-    for step, each in reading["learnability"].items():
+    for step, each in by_step(reading["learnability"]).items():
         try:
             found = data_needed([float(budget) for budget in each["budgets"]], np.array(each["scores"]), target)
         except UserInputError as error:

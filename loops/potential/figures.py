@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from loops.potential.plan import by_step
+
 
 def draw(found: Mapping[str, Any], file: Path) -> None:
     """An SVG of the reading; no date in it, so that equal readings give equal files."""
@@ -36,7 +38,7 @@ def _curves(axes: Any, found: Mapping[str, Any]) -> None:
 
 def _fan(axes: Any, found: Mapping[str, Any]) -> None:
     tokens = np.array(found["tokens"]) / 1e6
-    best = list(found["maximum"].values())
+    best = list(by_step(found["maximum"]).values())
     for number, name in enumerate(best[0]["means"]):
         values = [each["means"].get(name) for each in best]
         axes.plot(tokens, values, linewidth=1, color=f"C{number}", label=name)
@@ -45,7 +47,7 @@ def _fan(axes: Any, found: Mapping[str, Any]) -> None:
     high = [each["high"] - each["value"] for each in best]
     axes.errorbar(tokens, values, yerr=[low, high], fmt="k^", capsize=3, label="best, corrected")
     axes.set(title="Base under each protocol", xlabel="million tokens", ylabel="points")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _ranks(axes: Any, found: Mapping[str, Any]) -> None:
@@ -59,7 +61,7 @@ def _ranks(axes: Any, found: Mapping[str, Any]) -> None:
 
 def _learning(axes: Any, found: Mapping[str, Any]) -> None:
     """Thin lines with hollow markers are what was measured, straight ones the fits (R801-4.11)."""
-    steps = list(found["learnability"])
+    steps = list(by_step(found["learnability"]))
     for number, step in enumerate(dict.fromkeys([steps[0], steps[-1]])):
         each, colour = found["learnability"][step], f"C{number}"
         means = np.array(each["scores"]).mean(axis=0)

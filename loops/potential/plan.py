@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -106,3 +106,8 @@ def checkpoints(store: Store, run_id: str) -> dict[int, Checkpoint]:
             f"run '{run_id}' has no checkpoints to measure", remedy=f"`lathe timeline {run_id} --kind checkpoint`"
         )
     return dict(sorted(found.items()))
+
+
+def by_step(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept under steps, in the order of the steps: a store does not keep the order of keys."""
+    return {step: kept[step] for step in sorted(kept, key=int)}

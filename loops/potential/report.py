@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from loops.evals.gaps import UNREAD
-from loops.potential.plan import PotentialPlan
+from loops.potential.plan import PotentialPlan, by_step
 
 _VIEWS = (
     "Three views are kept apart: base checkpoints as they are; base checkpoints after the same SFT; and light SFT "
@@ -76,18 +76,18 @@ def _protocols(found: Mapping[str, Any]) -> Iterator[str]:
     ):
         yield f"## {title}\n"
         yield "| step | best | corrected | largest mean | correction | spread |\n|---|---|---|---|---|---|"
-        for step, best in found[key].items():
+        for step, best in by_step(found[key]).items():
             means = best["means"].values()
             yield (
                 f"| {step} | {best['protocol']} | {best['value']:.1f} ({best['low']:.1f} to {best['high']:.1f}) "
                 f"| {best['naive']:.1f} | {best['correction']:+.1f} | {max(means) - min(means):.1f} |"
             )
-        yield from _by_task(list(found[key.replace("maximum", "maximum_by_task")].values())[-1])
+        yield from _by_task(list(by_step(found[key.replace("maximum", "maximum_by_task")]).values())[-1])
         pairs = "; ".join(f"{one} and {other}" for one, other in found[turned])
         yield f"\nOrder turned between the first and the last checkpoint: {pairs or 'none beyond noise'}.\n"
     told = [line for lines in found["findings"].values() for line in lines if UNREAD not in line]
     yield "## Protocols that disagree\n"
-    unparsed = list(found["maximum"].values())[-1]["unparsed"]
+    unparsed = list(by_step(found["maximum"]).values())[-1]["unparsed"]
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in unparsed.items())
     yield f"Could not be read at the last base checkpoint, which is not the same as wrong: {shares}.\n"
     yield from (f"- {line}" for line in dict.fromkeys(told))
@@ -107,7 +107,7 @@ def _by_task(last: Mapping[str, Any]) -> Iterator[str]:
 
 def _learning(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"## Learnability ({found['learnability_is']})\n"
-    for step, each in found["learnability"].items():
+    for step, each in by_step(found["learnability"]).items():
         if each["fit"] is None:
             yield f"- step {step}: {each['refusal']}"
             continue

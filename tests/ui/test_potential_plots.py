@@ -61,3 +61,9 @@ def test_bands_end_where_the_data_does_and_a_refused_fit_draws_none() -> None:
     assert [trace.name for trace in chart.data if trace.name] == ["step 20", "step 40"]
     assert max(chart.data[1].x) == 64.0
     assert len(chart.data) == 4
+
+
+def test_steps_are_in_order_whatever_order_the_answer_has() -> None:
+    body = reading().model_dump(mode="json")
+    body["maximum"] = {"100": BEST, "40": BEST}
+    assert list(Reading.model_validate(body).maximum) == [40, 100]

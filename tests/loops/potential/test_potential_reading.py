@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from loops.potential.figures import draw
 from loops.potential.plan import PotentialPlan
 from loops.potential.reading import reading
 from loops.potential.report import markdown
@@ -69,3 +73,25 @@ def test_too_little_is_no_reading() -> None:
     assert reading(BASES, [tuned(10, 1), tuned(10, 2)]) is None
     assert reading(BASES, []) is None
     assert reading([], []) is None
+
+
+def test_the_last_step_is_the_last_one_whatever_order_the_store_gives_back(tmp_path: Path) -> None:
+    """As text, "90" comes behind "100"."""
+    bases = [base(step) for step in (90, 100, 110)]
+    found = reading(bases, [tuned(step, seed) for seed in (1, 2) for step in (90, 100, 110)])
+    assert found is not None
+    found = json.loads(json.dumps(found))
+    kept = ("maximum", "maximum_sft", "maximum_by_task", "maximum_by_task_sft", "learnability")
+    stored = found | {key: dict(sorted(found[key].items())) for key in kept}
+    assert list(stored["maximum"]) == ["100", "110", "90"]
+    plan = PotentialPlan(run_id="run", steps=(90, 100, 110))
+    assert markdown(plan, stored) == markdown(plan, found)
+    for name, body in (("stored", stored), ("found", found)):
+        draw(body, tmp_path / name)
+    assert _shapes(tmp_path / "stored") == _shapes(tmp_path / "found")
+
+
+def _shapes(file: Path) -> list[str]:
+    """Lines and texts of a drawing, without the ids that differ each time."""
+    text = re.sub(r'(id|href|clip-path)="[^"]*"', "", file.read_text())
+    return [line for line in text.splitlines() if "<path" in line or "<!--" in line]
