@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from agents.sandbox import Command, Limits, Mount, Sandbox
 from contracts.errors import EnvironmentFault, NotPermitted
-from loops.evolve.tasks import INSIDE, Suite
+from loops.evolve.tasks import INSIDE, STARTER, Suite
 
 _ROOT = "/inputs/lathe"
 _PACKAGE = f"{_ROOT}/loops/evolve/inside"
@@ -81,6 +81,11 @@ class Evaluator:
             raise NotPermitted(
                 "scaffolds are changed by a program and run only isolated",
                 remedy="use a machine whose kernel allows user namespaces (lathe doctor says what is missing)",
+            )
+        if shown := labels_in_view():
+            raise NotPermitted(
+                f"{shown[0]} can be read inside the sandbox, and with it the labels of the tasks",
+                remedy="install Lathe and its packages in a virtual environment outside /usr",
             )
 
     def run(self, scaffold: Path, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
@@ -168,6 +173,14 @@ class Evaluator:
         system = () if base.parts[1] == "usr" else (Mount(source=base),)
         inside = Mount(source=INSIDE, target=_PACKAGE)
         return (*system, inside, *(Mount(source=path, target=f"{_SITE}/{path.name}") for path in _packages()))
+
+
+def labels_in_view() -> list[Path]:
+    """Folders with labels of the tasks that every sandbox shows: below /usr, or in the interpreter's own folder."""
+    visible = sorted({Path("/usr"), Path(sys.base_prefix).resolve()})
+    tree = "lib/python3*/*-packages/sklearn/datasets"
+    found = [path for place in visible for pattern in (tree, f"local/{tree}") for path in place.glob(pattern)]
+    return found + [STARTER for place in visible if STARTER.resolve().is_relative_to(place)]
 
 
 def _packages() -> list[Path]:

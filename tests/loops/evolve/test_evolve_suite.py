@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import UserInputError
+from agents.sandbox import Sandbox
+from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.evaluation import Evaluator, Job
 from loops.evolve.operators import CATALOGUE
 from loops.evolve.tasks import STARTER, Split, read_suite
@@ -65,6 +66,15 @@ def test_a_foreign_scaffold_is_any_command_that_speaks_the_protocol(evaluator: E
     foreign = Evaluator(sandbox=evaluator.sandbox, suite=evaluator.suite, argv=("python3", "-c", program))
     outcome = foreign.run(SCAFFOLDS / "plain", [Job(task="sh_errors", seed=1)])[0]
     assert (outcome.score, outcome.ended) == (1.0, "submitted")
+
+
+def test_labels_that_a_sandbox_would_show_are_refused(
+    isolated: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib" / "python3.12" / "site-packages" / "sklearn" / "datasets").mkdir(parents=True)
+    monkeypatch.setattr("sys.base_prefix", str(tmp_path))
+    with pytest.raises(NotPermitted, match="sklearn/datasets can be read"):
+        Evaluator(sandbox=isolated, suite=read_suite())
 
 
 def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
