@@ -18,7 +18,11 @@ from loops.evolve.parents import Node, Search
 from loops.evolve.tasks import Split, Suite
 
 PLACEBO, CONTROL, IDEA = "placebo", "control", "idea"
-_DECIDING = ("acceptance", "plan", "rounds", "evaluation", "surface", "declared", "ideas", "parents", "control")
+_DECIDING = (
+    "acceptance.py", "archive.py", "control.py", "declared.py", "evaluation.py", "failures.py", "ideas.py",
+    "journal.py", "model_proposer.py", "operators.py", "parents.py", "plan.py", "proposer.py", "rounds.py",
+    "surface.py", "tasks.py", "catalogue", "scaffolds/plain",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,7 @@ class Plan:
     help (control.py): the gate is told of neither, and neither is screened. `screen`: only a candidate that solves so
     much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the error budget.
     `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is the budget of
-    the whole run up to the seal. `sources`: the hash of the code that decides.
+    the whole run up to the seal. `sources`: the hash of the code that proposes and decides.
     """
 
     run: str
@@ -88,11 +92,13 @@ class Plan:
         ]
 
 
-def sources_hash() -> str:
-    """Of the files that decide: under others a run does not go on."""
-    folder, digest = Path(__file__).parent, hashlib.sha256()
-    for name in _DECIDING:
-        digest.update(name.encode() + (folder / f"{name}.py").read_bytes())
+def sources_hash(folder: Path = Path(__file__).parent) -> str:
+    """Of the files that propose and decide: under others a run does not go on."""
+    digest = hashlib.sha256()
+    for place in (folder / name for name in _DECIDING):
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -276,7 +276,14 @@ class Evolution:
         return int(known["passed"])
 
     def _run(self, commit: str, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
-        return self._evaluator.run(self._archive.export(commit, self._folder), jobs, traced=traced)
+        """Refused, and nothing of it noted, when the evaluator became another one meanwhile: it is mounted as it lies."""
+        outcomes = self._evaluator.run(self._archive.export(commit, self._folder), jobs, traced=traced)
+        if not self.suite.unchanged:
+            raise NotPermitted(
+                "the tasks or the evaluator were changed while they were in use",
+                remedy="put them back as they were and go on, or begin another run",
+            )
+        return outcomes
 
     # --- the seal -----------------------------------------------------------------------------------------------
 

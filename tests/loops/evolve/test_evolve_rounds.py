@@ -4,6 +4,7 @@ Shows RM2-7.23, RM2-7.24 and RM2-7.28.
 """
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,13 +16,13 @@ from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Evaluator
 from loops.evolve.journal import FolderJournal
-from loops.evolve.operators import Move
+from loops.evolve.operators import CATALOGUE, Move
 from loops.evolve.parents import Node, Search, choose, clades
-from loops.evolve.plan import IDEA, Plan
+from loops.evolve.plan import IDEA, Plan, sources_hash
 from loops.evolve.proposer import Operators
 from loops.evolve.report import gain, markdown, summary
 from loops.evolve.surface import params_of
-from loops.evolve.tasks import Split
+from loops.evolve.tasks import Split, read_suite
 
 
 def test_a_run_that_is_killed_after_every_piece_decides_the_same(
@@ -182,6 +183,38 @@ def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan],
     folder, plan = finished
     with pytest.raises(UserInputError, match="sources"):
         evolution_in(folder, Plan(**{**vars(plan), "sources": "of another day"}), quick)
+
+
+class Meddling(Lucky):
+    """Something changes a task while its episodes run."""
+
+    def run(self, scaffold, jobs, *, traced=False):  # type: ignore[no-untyped-def]
+        (self.suite.folder / "fix_flatten" / "task.json").write_text("{}")
+        return super().run(scaffold, jobs)
+
+
+def test_what_was_measured_while_the_suite_changed_is_not_noted(place: Path, quick: Evaluator, tmp_path: Path) -> None:
+    shutil.copytree(quick.suite.folder, tmp_path / "suite")
+    other = Evaluator(sandbox=quick.sandbox, suite=read_suite(tmp_path / "suite"))
+    run = evolution_in(place / "meddled", small_plan(other), Meddling(other))  # type: ignore[arg-type]
+    with pytest.raises(NotPermitted, match="changed while"):
+        run.step()
+    assert run.history.journal.list("fix") == []
+
+
+def test_whatever_proposes_or_decides_is_pinned(tmp_path: Path) -> None:
+    shutil.copytree(CATALOGUE.parent, tmp_path / "evolve", ignore=shutil.ignore_patterns("suite", "__pycache__"))
+    before = sources_hash(tmp_path / "evolve")
+    assert before == sources_hash()
+    telling = {"__init__", "report", "board", "loop", "work", "replay"}
+    modules = [path for path in (tmp_path / "evolve").glob("*.py") if path.stem not in telling]
+    own = [path for name in ("catalogue", "scaffolds/plain") for path in (tmp_path / "evolve" / name).rglob("*.*")]
+    for path in (*modules, *own):
+        text = path.read_text()
+        path.write_text(text + "\n")
+        assert sources_hash(tmp_path / "evolve") != before, path
+        path.write_text(text)
+    assert sources_hash(tmp_path / "evolve") == before
 
 
 class Broken:
