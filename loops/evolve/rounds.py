@@ -183,7 +183,7 @@ class Evolution:
             outcomes = self._run(commit, self._plan.fix_jobs(self.suite), traced=True)
             body = {
                 "scores": [outcome.score for outcome in outcomes],
-                "traces": [trace_id(commit, outcome) for outcome in outcomes],
+                "traces": [trace_id(commit, outcome.job) for outcome in outcomes],
                 "findings": [asdict(finding) for finding in analysed(commit, outcomes)],
                 "canaries": _canaries(outcomes),
                 "asks": sum(outcome.asks for outcome in outcomes),
@@ -271,12 +271,15 @@ class Evolution:
         if known is None:
             jobs = [Job(task=task, seed=number) for task in self.suite.of(Split.CANARY)]
             outcomes = self._run(commit, jobs)
-            known = {"passed": sum(outcome.score > 0 for outcome in outcomes), "episodes": len(outcomes)}
+            known = {
+                "jobs": [[job.task, job.seed] for job in jobs],
+                "passed": sum(outcome.score > 0 for outcome in outcomes), "episodes": len(outcomes),
+            }  # fmt: skip
             self._journal.put("canary", str(number), known)
         return int(known["passed"])
 
     def _run(self, commit: str, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
-        """Refused, and nothing of it noted, when the evaluator became another one meanwhile: it is mounted as it lies."""
+        """NotPermitted, and nothing is noted, when the evaluator is another one meanwhile: it is mounted as it lies."""
         outcomes = self._evaluator.run(self._archive.export(commit, self._folder), jobs, traced=traced)
         if not self.suite.unchanged:
             raise NotPermitted(
@@ -331,4 +334,9 @@ def _canaries(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 def _shown(commit: str, outcome: Outcome) -> Body:
     """A failed episode for people: its last steps."""
-    return {"trace": trace_id(commit, outcome), "why": outcome.why, "ended": outcome.ended, "steps": outcome.trace[-6:]}
+    return {
+        "trace": trace_id(commit, outcome.job),
+        "why": outcome.why,
+        "ended": outcome.ended,
+        "steps": outcome.trace[-6:],
+    }
