@@ -64,6 +64,7 @@ class Asked:
     argv: tuple[str, ...] = ()
     model: bool = False  # proposals by the language model, where one is configured
     fork: str = ""  # CASE@ROUND
+    fix_seed: int | None = None  # of a fork: that of its source, whose fix results it goes on with
     control: bool = True  # whether a round tests our fixed edit; it says nothing of a scaffold that declares its own
 
     @classmethod
@@ -76,6 +77,7 @@ class Asked:
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
             block=min(20, self.max_pairs), frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
+            fix_seed=self.fix_seed,
             control_round=(self.rounds + 1) // 2 if self.control and not self.argv else 0,
         )  # fmt: skip
 

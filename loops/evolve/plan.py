@@ -32,6 +32,7 @@ class Plan:
     `placebo_share` of the rounds change nothing, and the round `control_round` tests one fixed edit that is known to
     help (control.py): the gate is told of neither, and neither is screened. `screen`: only a candidate that solves so
     much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the error budget.
+    `fix_seed`: what the seeds of the fix tasks are drawn from, that of its source in a fork; None: `seed`.
     `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is the budget of
     the whole run up to the seal. `sources`: the hash of the code that proposes and decides.
     """
@@ -46,6 +47,7 @@ class Plan:
     control_round: int = 0
     frozen_proposer: bool = False
     fix_seeds: int = 2
+    fix_seed: int | None = None
     screen: float = 0.05
     max_episodes: int = 40_000
     sources: str = field(default_factory=lambda: sources_hash())
@@ -86,7 +88,7 @@ class Plan:
 
     def fix_jobs(self, suite: Suite) -> list[Job]:
         return [
-            Job(task=task, seed=_seed(self.seed, "fix", each, 0))
+            Job(task=task, seed=_seed(self.seed if self.fix_seed is None else self.fix_seed, "fix", each, 0))
             for task in suite.of(Split.FIX)
             for each in range(self.fix_seeds)
         ]
@@ -199,11 +201,20 @@ class History:
 
     @property
     def episodes(self) -> int:
-        """Spent so far, on every split but the sealed one, which is opened when nothing more is spent."""
-        blocks = self.journal.list("block")
-        pairs = sum(len(body["base"]) for key, body in blocks if int(key.split("/")[0]) <= self.number)
-        fix = sum(len(body["scores"]) for _, body in self.journal.list("fix"))
-        return 2 * pairs + fix + sum(int(body.get("episodes", 1)) for _, body in self.journal.list("canary"))
+        """Spent so far, on every split but the sealed one, which is opened when nothing more is spent.
+
+        What a fork has from the run it comes from was spent there.
+        """
+        before = (self.journal.get("fork", "0") or {"round": 0})["round"]
+        given = (self.journal.get("fork_fix", "0") or {"commits": []})["commits"]
+        blocks = [body for key, body in self.journal.list("block") if before < int(key.split("/")[0]) <= self.number]
+        fix = [body for commit, body in self.journal.list("fix") if commit not in given]
+        canary = [body for key, body in self.journal.list("canary") if int(key) > before]
+        return (
+            2 * sum(len(body["base"]) for body in blocks)
+            + sum(len(body["scores"]) for body in fix)
+            + sum(int(body.get("episodes", 1)) for body in canary)
+        )
 
     @property
     def sealed_episodes(self) -> int:

@@ -117,8 +117,9 @@ def _given(journal: Journal, own: Journal) -> None:
     fork = journal.get("fork", "0")
     if fork is None:
         return
-    own.put("root", "0", journal.get("root", "0") or {})
-    for commit in (journal.get("fork_fix", "0") or {"commits": []})["commits"]:
+    for kind in ("fork", "fork_fix", "root"):
+        own.put(kind, "0", journal.get(kind, "0") or {})
+    for commit in (own.get("fork_fix", "0") or {}).get("commits", []):
         own.put("fix", commit, journal.get("fix", commit) or {})
     for kind in _OF_ROUNDS:
         for key, body in journal.list(kind):
