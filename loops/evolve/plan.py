@@ -71,12 +71,21 @@ class Plan:
         return PLACEBO if number in placebos else IDEA
 
     def pairs(self, suite: Suite, number: int, block: int) -> list[Job]:
-        """The pairs of a block: tasks of the gate drawn with replacement, each with a seed used nowhere else."""
+        """The pairs of a block: tasks of the gate drawn with replacement, each with a seed used nowhere else.
+
+        The name of the run is in it: runs with the same `seed` do not test on the same episodes.
+        """
         tasks = suite.of(Split.GATE)
-        chance = self.chance("pairs", number, block)
+        chance = self.chance(self.run, "pairs", number, block)
         return [
-            Job(task=chance.choice(tasks), seed=_seed(self.seed, number, block, index)) for index in range(self.block)
+            Job(task=chance.choice(tasks), seed=_seed(self.run, self.seed, number, block, index))
+            for index in range(self.block)
         ]
+
+    def sealed_jobs(self, suite: Suite, seeds: int) -> list[Job]:
+        """Each task of the seal with so many seeds of this run."""
+        chance = self.chance(self.run, "sealed")
+        return [Job(task=task, seed=chance.getrandbits(48)) for _ in range(seeds) for task in suite.of(Split.SEALED)]
 
     def candidate_jobs(self, jobs: Sequence[Job], kind: str) -> list[Job]:
         """Those of the pairs; a placebo's have other seeds, or both arms would be one run and measure nothing."""

@@ -300,8 +300,7 @@ class Evolution:
         if not self.history.over:
             raise NotPermitted("the run goes on: its sealed tasks stay sealed", remedy="finish the run first")
         tasks = self.suite.of(Split.SEALED)
-        chance = self._plan.chance("sealed")
-        jobs = [Job(task=task, seed=chance.getrandbits(48)) for _ in range(seeds) for task in tasks]
+        jobs = self._plan.sealed_jobs(self.suite, seeds)
         ends = [self.history.root, self.history.incumbent]
         ran = {commit: self._run(commit, jobs) for commit in dict.fromkeys(ends)}
         first, last = ([outcome.score for outcome in ran[commit]] for commit in ends)

@@ -6,6 +6,7 @@ Shows RM2-7.23, RM2-7.24 and RM2-7.28.
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,22 @@ def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan],
     folder, plan = finished
     with pytest.raises(UserInputError, match="sources"):
         evolution_in(folder, Plan(**{**vars(plan), "sources": "of another day"}), quick)
+
+
+def test_two_runs_with_the_same_seed_share_no_episode_of_gate_or_seal(quick: Evaluator) -> None:
+    one = small_plan(quick, block=20)
+    other, suite = replace(one, run="another"), quick.suite
+    seeds = [
+        {
+            job.seed
+            for jobs in (plan.pairs(suite, 1, 0), plan.pairs(suite, 2, 1), plan.sealed_jobs(suite, 5))
+            for job in jobs
+        }
+        for plan in (one, other)
+    ]
+    assert [len(each) for each in seeds] == [50, 50]
+    assert not seeds[0] & seeds[1]
+    assert one.fix_jobs(suite) == other.fix_jobs(suite)
 
 
 class Meddling(Lucky):
