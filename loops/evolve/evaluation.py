@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a job. `score` in [0, 1]; `trace` is empty unless asked for."""
+    """What came of a job. `score` in [0, 1]; `trace` is empty unless asked for; `again`: it had to be begun twice."""
 
     job: Job
     score: float
@@ -54,6 +54,7 @@ class Outcome:
     chars: int
     canaries: tuple[str, ...] = ()
     trace: tuple[dict[str, Any], ...] = ()
+    again: bool = False
 
 
 class Runs(Protocol):
@@ -103,7 +104,7 @@ class Evaluator:
             for number, (task, files) in enumerate(submissions)
         ]
         none: dict[str, Any] = {"score": 0.0, "why": "it could not be graded"}
-        found = self._all_answers("grade", [], items, ())
+        found, _ = self._all_answers("grade", [], items, ())
         rows = [found.get(item["id"], none) for item in items]
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
@@ -113,26 +114,32 @@ class Evaluator:
             for number, job in enumerate(jobs)
         ]
         words = [_SCAFFOLD, _SCRATCH, "trace" if traced else "no-trace", *self.argv]
-        found = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
+        found, again = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
         silent: dict[str, Any] = {"files": {}, "ended": "lost", "spent": {}, "canaries": [], "trace": []}
         rows = [found.get(spec["id"], silent) for spec in specs]
         grades = self.grade([(job.task, row["files"]) for job, row in zip(jobs, rows, strict=True)])
-        return [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+        outcomes = [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+        return [replace(each, again=spec["id"] in again) for each, spec in zip(outcomes, specs, strict=True)]
 
     def _all_answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
-    ) -> dict[str, dict[str, Any]]:
-        """What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
+    ) -> tuple[dict[str, dict[str, Any]], set[str]]:
+        """The answers by id, and the ids that were begun twice, of which each is one more episode.
+
+        What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
         first one that is missing twice has ended its batch, and those behind it go on without it."""
         found: dict[str, dict[str, Any]] = {}
+        again: set[str] = set()
         left, suspect = items, ""
         while left:
             found |= self._answers(module, words, left, mounts)
             left = [item for item in left if item["id"] not in found]
             if left and left[0]["id"] == suspect:
                 left = left[1:]
+            elif left:
+                again.add(left[0]["id"])
             suspect = left[0]["id"] if left else ""
-        return found
+        return found, again
 
     def _answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]

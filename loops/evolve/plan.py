@@ -212,7 +212,7 @@ class History:
     def episodes(self) -> int:
         """Spent so far, on every split but the sealed one, which is opened when nothing more is spent.
 
-        What a fork has from the run it comes from was spent there.
+        Those that were begun twice count twice (`again`). What a fork has from the run it comes from was spent there.
         """
         before = (self.journal.get("fork", "0") or {"round": 0})["round"]
         given = (self.journal.get("fork_fix", "0") or {"commits": []})["commits"]
@@ -223,6 +223,7 @@ class History:
             2 * sum(len(body["base"]) for body in blocks)
             + sum(len(body["scores"]) for body in fix)
             + sum(int(body.get("episodes", 1)) for body in canary)
+            + sum(int(body.get("again", 0)) for body in (*blocks, *fix, *canary))
         )
 
     @property

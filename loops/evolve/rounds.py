@@ -186,6 +186,7 @@ class Evolution:
                 "traces": [trace_id(commit, outcome.job) for outcome in outcomes],
                 "findings": [asdict(finding) for finding in analysed(commit, outcomes)],
                 "canaries": _canaries(outcomes),
+                "again": sum(outcome.again for outcome in outcomes),
                 "asks": sum(outcome.asks for outcome in outcomes),
                 "chars": sum(outcome.chars for outcome in outcomes),
                 "failed": [_shown(commit, outcome) for outcome in outcomes if outcome.score < 1.0][:8],
@@ -206,6 +207,7 @@ class Evolution:
             "candidate_jobs": [[job.task, job.seed] for job in others] if others != jobs else [],
             "base": [outcome.score for outcome in base],
             "candidate": [outcome.score for outcome in candidate],
+            "again": sum(outcome.again for outcome in (*base, *candidate)),
             "asks": [sum(o.asks for o in base), sum(o.asks for o in candidate)],
             "chars": [sum(o.chars for o in base), sum(o.chars for o in candidate)],
             "canaries": _canaries(candidate),
@@ -274,6 +276,7 @@ class Evolution:
             known = {
                 "jobs": [[job.task, job.seed] for job in jobs],
                 "passed": sum(outcome.score > 0 for outcome in outcomes), "episodes": len(outcomes),
+                "again": sum(outcome.again for outcome in outcomes),
             }  # fmt: skip
             self._journal.put("canary", str(number), known)
         return int(known["passed"])

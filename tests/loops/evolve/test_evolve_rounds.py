@@ -15,7 +15,7 @@ from small_runs import Coins, Greedy, Lucky, Scripted, evolution_in, small_plan
 from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
-from loops.evolve.evaluation import Evaluator
+from loops.evolve.evaluation import Evaluator, Job
 from loops.evolve.journal import FolderJournal
 from loops.evolve.operators import CATALOGUE, Move
 from loops.evolve.parents import Node, Search, choose, clades
@@ -200,6 +200,38 @@ def test_two_runs_with_the_same_seed_share_no_episode_of_gate_or_seal(quick: Eva
     assert [len(each) for each in seeds] == [50, 50]
     assert not seeds[0] & seeds[1]
     assert one.fix_jobs(suite) == other.fix_jobs(suite)
+
+
+class Twice(Lucky):
+    """Every episode had to be begun twice."""
+
+    def run(self, scaffold, jobs, *, traced=False):  # type: ignore[no-untyped-def]
+        return [replace(each, again=True) for each in super().run(scaffold, jobs, traced=traced)]
+
+
+def test_an_episode_that_was_begun_twice_counts_twice(place: Path, quick: Evaluator) -> None:
+    spent = []
+    for name, kind in (("once", Lucky), ("twice", Twice)):
+        run = evolution_in(place / name, small_plan(quick, rule=Rule(rounds=1)), kind(quick))  # type: ignore[arg-type]
+        while run.step():
+            pass
+        spent.append(run.history.episodes)
+    assert spent[1] == 2 * spent[0] > 0
+
+
+class Lost(Evaluator):
+    """The machine is stopped whenever the first task would be begun."""
+
+    def _answers(self, module, words, items, mounts):  # type: ignore[no-untyped-def]
+        if module == "supervisor" and items[0]["id"] == "0":
+            return {}
+        return super()._answers(module, words, items, mounts)
+
+
+def test_what_is_lost_with_its_batch_is_begun_once_more(quick: Evaluator) -> None:
+    jobs = [Job(task=task, seed=1) for task in quick.suite.of(Split.FIX)]
+    outcomes = Lost(sandbox=quick.sandbox, suite=quick.suite).run(CATALOGUE.parent / "scaffolds" / "plain", jobs)
+    assert [(each.ended == "lost", each.again) for each in outcomes] == [(True, True), (False, False), (False, False)]
 
 
 class Meddling(Lucky):
