@@ -33,7 +33,7 @@ from loops.core import (
 )
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
-from loops.evolve.journal import Body, CaseJournal
+from loops.evolve.journal import Body, CaseJournal, Mended
 from loops.evolve.parents import Search
 from loops.evolve.plan import CONTROL, PLACEBO, History, Plan
 from loops.evolve.report import markdown
@@ -244,7 +244,8 @@ def asked_of(store: Store, case_id: str) -> Asked:
 
 
 def history_of(store: Store, case_id: str) -> History:
-    journal = CaseJournal(store, case_id, lambda: 0.0)
+    """As the rounds see it: a decision that was cut off from its memory is due once more."""
+    journal = Mended(CaseJournal(store, case_id, lambda: 0.0))
     return History(journal=journal, plan=asked_of(store, case_id).plan(case_id))
 
 
