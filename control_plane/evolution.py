@@ -51,6 +51,7 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     if folder != Path(new.scaffold).expanduser().resolve():  # one of ours: as it is in use
         commit = Archive(folder, "").stands_at(f"refs/lathe/scaffold/{scaffold_name(str(folder))}") or commit
     suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
+    suite.check()
     fork = "" if new.fork is None else f"{new.fork[0]}@{new.fork[1]}"
     files = Archive(folder, "").files(commit)
     surface_of(files)

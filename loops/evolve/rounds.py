@@ -49,6 +49,7 @@ class Evolution:
             raise NotPermitted(
                 "the tasks or the evaluator have changed since the run began", remedy="begin another run"
             )
+        self.suite.check()
         least = len(plan.fix_jobs(self.suite))
         if least > plan.max_episodes:
             raise UserInputError(

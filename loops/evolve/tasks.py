@@ -78,6 +78,15 @@ class Suite:
         """Names of the split's tasks."""
         return self.splits.get(split, ())
 
+    def check(self) -> None:
+        """Raises UserInputError where a run cannot do with it: read_suite takes any."""
+        for split in (Split.FIX, Split.GATE, Split.SEALED):
+            if not self.of(split):
+                raise UserInputError(
+                    f"{self.folder / 'splits.json'} names no {split} tasks",
+                    remedy="a run needs fix, gate and sealed ones",
+                )
+
     @property
     def unchanged(self) -> bool:
         """Whether tasks and evaluator lie there as they were read."""

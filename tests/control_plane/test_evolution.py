@@ -140,6 +140,13 @@ def test_a_language_model_proposes_within_the_budget_of_the_run(settings: Settin
             assert len(server.requests) == asked  # the replay read what it had said
 
 
+def test_a_suite_without_gate_tasks_is_refused_when_a_run_begins(lathe: Lathe, suite: Path) -> None:
+    splits = json.loads((suite / "splits.json").read_text())
+    (suite / "splits.json").write_text(json.dumps({**splits, "gate": []}))
+    with pytest.raises(UserInputError, match="names no gate tasks"):
+        begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
+
+
 def test_a_model_that_is_not_there_is_said(lathe: Lathe, suite: Path) -> None:
     with pytest.raises(UserInputError, match="no language model"):
         begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, model=True)), time.time())
