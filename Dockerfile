@@ -9,6 +9,9 @@ RUN apt-get update \
     && mkdir -p /var/lib/lathe /projects \
     && chown lathe:lathe /var/lib/lathe /projects
 
+# Outside /usr, which every sandbox shows: data sets with labels come with the packages.
+RUN python -m venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH
 WORKDIR /opt/lathe
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu

@@ -51,10 +51,12 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     if folder != Path(new.scaffold).expanduser().resolve():  # one of ours: as it is in use
         commit = Archive(folder, "").stands_at(f"refs/lathe/scaffold/{scaffold_name(str(folder))}") or commit
     suite = read_suite(Path(new.asked.suite) if new.asked.suite else STARTER)
+    suite.check()
     fork = "" if new.fork is None else f"{new.fork[0]}@{new.fork[1]}"
     files = Archive(folder, "").files(commit)
     surface_of(files)
-    own = {"suite_hash": suite.hash, "fork": fork, "control": declared(files) is None}
+    own: dict[str, Any] = {"suite_hash": suite.hash, "fork": fork, "control": declared(files) is None}
+    own["fix_seed"] = None if new.fork is None else _fix_seed(lathe.store, new.fork[0])
     asked = Asked(**{**vars(new.asked), **own})
     if new.fork is not None:
         _check_fork(lathe.store, new.fork, asked, commit, project_id(folder))
@@ -74,6 +76,12 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
         store.casework.put(case_id, "root", "0", {"commit": commit}, at)  # of a fork: there already
         store.casework.put(case_id, "begun", "0", {}, at)
     return case_id
+
+
+def _fix_seed(store: Store, source: str) -> int:
+    """What the run's fix results were drawn from: a fork compares new ones with them in pairs."""
+    asked = asked_of(store, source)
+    return asked.seed if asked.fix_seed is None else asked.fix_seed
 
 
 def _amount(lathe: Lathe, asked: Asked) -> Amount:
@@ -146,10 +154,13 @@ def _copy(store: Store, fork: tuple[str, int], case_id: str, at: float) -> None:
         "pairs_after": sum(size for before, size in sizes if not before), "sealed_by": sealed["opened_by"],
     }  # fmt: skip
     journal.put("fork", "0", fact)
-    journal.put("fork_fix", "0", {"commits": [commit for commit, _ in history.journal.list("fix")]})
+    proposals = [body for key, body in history.journal.list("proposal") if int(key) <= last]
+    known = {history.root, *(body[name] for body in proposals for name in ("base", "commit") if body.get(name))}
+    fix = [commit for commit, _ in history.journal.list("fix") if commit in known]
+    journal.put("fork_fix", "0", {"commits": fix})
     for kind in _FORKED:
         for key, body in history.journal.list(kind):
-            if kind in ("root", "fix") or int(key.split("/")[0]) <= last:
+            if kind == "root" or (key in fix if kind == "fix" else int(key.split("/")[0]) <= last):
                 journal.put(kind, key, body | {"kind": history.kind(body)} if kind == "decision" else body)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 ASK = {"op": "ask", "view": [{"role": "user", "text": "x"}], "tools": ["submit"], "temperature": 0.5}
 VARIANTS = [
@@ -35,7 +36,15 @@ VARIANTS = [
     "deep",
     "binary",
     "after the end",
+    "requests in a row",
+    "never reads",
+    "streams held open",
 ]
+ROWS = {
+    "requests in a row": ("sleep 9", 80),
+    "never reads": ("yes | head -c 2900", 80),
+    "streams held open": ("setsid sleep 1000", 80),
+}
 
 
 def attack(desk, variant):
@@ -59,6 +68,12 @@ def attack(desk, variant):
         file.flush()
     elif variant == "binary":
         os.write(file.fileno(), bytes(range(256)) * 40 + b"\n")
+    elif variant in ROWS:
+        command, number = ROWS[variant]
+        request = {"op": "tool", "name": "shell", "args": {"command": command}}
+        file.write((json.dumps(request) + "\n") * number)
+        file.flush()
+        time.sleep(1000)
     elif variant == "after the end":
         try:
             many(desk, 100)

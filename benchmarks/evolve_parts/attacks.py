@@ -84,7 +84,7 @@ class Range:
         asks = sum(entry["op"] == "ask" for entry in target.trace)
         if max(asks, target.asks) > Spending().asks:
             shows.append(f"{asks} asks were answered")
-        if bystander.ended != "lost" and self.honest is not None and vars(bystander) != vars(self.honest):
+        if self.honest is not None and vars(bystander) != vars(self.honest):
             shows.append(f"the next episode went otherwise: {bystander}")
         if time.monotonic() - started > deadline_s(2) + _GRACE_S:
             shows.append(f"it took {time.monotonic() - started:.0f} s")

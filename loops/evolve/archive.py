@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from contracts.errors import EnvironmentFault, RepositoryError
@@ -22,6 +22,7 @@ from contracts.errors import EnvironmentFault, RepositoryError
 Files = Mapping[str, str]
 _EPOCH = 1_700_000_000
 _WHO = "Lathe <lathe@localhost>"
+_PLAIN = ("100644", "100755")
 _QUIET = (
     "core.hooksPath=/dev/null",
     "gc.auto=0",
@@ -70,8 +71,11 @@ class Archive:
         return archive
 
     def commit(self, files: Files, *, parent: str | None, number: int, message: str, place: str = "candidates") -> str:
-        """The hash of round `number`'s candidate; its ref below `place` is made or is the same already."""
-        tree = self._tree(files)
+        """The hash of round `number`'s candidate; its ref below `place` is made or is the same already.
+
+        A file that the parent could execute stays one.
+        """
+        tree = self._tree(files, () if parent is None else self._executable(parent))
         parents = () if parent is None else ("-p", parent)
         commit = self._git("commit-tree", tree, *parents, "-F", "-", given=message, number=number).strip()
         self._git("update-ref", f"{self._refs}/{place}/{number:04d}", commit)
@@ -119,14 +123,19 @@ class Archive:
     def files(self, commit: str) -> dict[str, str]:
         """All files of a commit. RepositoryError for a link, a submodule or what is no text."""
         found = {}
-        for line in self._git("ls-tree", "-r", "-z", commit).split("\0"):
-            if line:
-                facts, _, name = line.partition("\t")
-                mode, kind, blob = facts.split()
-                if kind != "blob" or mode not in ("100644", "100755"):
-                    raise RepositoryError(f"{name} of the scaffold is no plain file", remedy="keep plain files only")
-                found[name] = self._git("cat-file", "blob", blob)
+        for name, (mode, blob) in self._entries(commit).items():
+            if mode not in _PLAIN:
+                raise RepositoryError(f"{name} of the scaffold is no plain file", remedy="keep plain files only")
+            try:
+                found[name] = self._bytes("cat-file", "blob", blob).decode()
+            except UnicodeDecodeError as error:
+                raise RepositoryError(f"{name} of the scaffold is no text", remedy="keep text files only") from error
         return found
+
+    def _entries(self, commit: str) -> dict[str, tuple[str, str]]:
+        """(mode, object) of each name."""
+        lines = [line.partition("\t") for line in self._git("ls-tree", "-r", "-z", commit).split("\0") if line]
+        return {name: (facts.split()[0], facts.split()[2]) for facts, _, name in lines}
 
     def export(self, commit: str, folder: Path) -> Path:
         """A copy of the commit that everybody may read, made once, complete or not at all."""
@@ -137,22 +146,33 @@ class Archive:
                 path = draft / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
+            executable = self._executable(commit)
             for path in (draft, *draft.rglob("*")):
-                path.chmod(0o755 if path.is_dir() else 0o644)
+                path.chmod(0o755 if path.is_dir() or str(path.relative_to(draft)) in executable else 0o644)
             os.replace(draft, target)
         return target
 
-    def _tree(self, files: Files) -> str:
+    def _executable(self, commit: str) -> set[str]:
+        return {name for name, (mode, _) in self._entries(commit).items() if mode == "100755"}
+
+    def _tree(self, files: Files, executable: Collection[str]) -> str:
         lines = []
         for name in sorted(files):
             blob = self._git("hash-object", "-w", "--stdin", given=files[name]).strip()
-            lines.append(f"100644 {blob}\t{name}")
+            lines.append(f"{100755 if name in executable else 100644} {blob}\t{name}")
         with tempfile.TemporaryDirectory() as place:
             index = {"GIT_INDEX_FILE": f"{place}/index"}
             self._git("update-index", "--add", "--index-info", given="\n".join(lines) + "\n", env=index)
             return self._git("write-tree", env=index).strip()
 
     def _git(self, *words: str, given: str = "", number: int = 0, env: Mapping[str, str] | None = None) -> str:
+        out = self._bytes(*words, given=given, number=number, env=env)
+        try:
+            return out.decode()
+        except UnicodeDecodeError as error:
+            raise RepositoryError(f"git {words[0]}: it is no text", remedy="keep text files only") from error
+
+    def _bytes(self, *words: str, given: str = "", number: int = 0, env: Mapping[str, str] | None = None) -> bytes:
         options = [part for setting in _QUIET for part in ("-c", setting)]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         name, _, mail = _WHO.partition(" ")
@@ -171,7 +191,7 @@ class Archive:
             raise RepositoryError(
                 f"git {words[0]}: {' '.join(said)} (in {self._folder})", remedy="check the repository with: git fsck"
             )
-        return done.stdout.decode()
+        return done.stdout
 
 
 def read_files(folder: Path) -> dict[str, str]:

@@ -11,14 +11,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from agents.sandbox import Command, Limits, Mount, Sandbox
 from contracts.errors import EnvironmentFault, NotPermitted
-from loops.evolve.tasks import INSIDE, Suite
+from loops.evolve.tasks import INSIDE, STARTER, Suite
 
 _ROOT = "/inputs/lathe"
 _PACKAGE = f"{_ROOT}/loops/evolve/inside"
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a job. `score` in [0, 1]; `trace` is empty unless asked for."""
+    """What came of a job. `score` in [0, 1]; `trace` is empty unless asked for; `again`: it had to be begun twice."""
 
     job: Job
     score: float
@@ -54,6 +54,7 @@ class Outcome:
     chars: int
     canaries: tuple[str, ...] = ()
     trace: tuple[dict[str, Any], ...] = ()
+    again: bool = False
 
 
 class Runs(Protocol):
@@ -82,6 +83,11 @@ class Evaluator:
                 "scaffolds are changed by a program and run only isolated",
                 remedy="use a machine whose kernel allows user namespaces (lathe doctor says what is missing)",
             )
+        if shown := labels_in_view():
+            raise NotPermitted(
+                f"{shown[0]} can be read inside the sandbox, and with it the labels of the tasks",
+                remedy="install Lathe and its packages in a virtual environment outside /usr",
+            )
 
     def run(self, scaffold: Path, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
         """One outcome a job, in order. An episode that gave no answer has failed."""
@@ -98,7 +104,7 @@ class Evaluator:
             for number, (task, files) in enumerate(submissions)
         ]
         none: dict[str, Any] = {"score": 0.0, "why": "it could not be graded"}
-        found = self._all_answers("grade", [], items, ())
+        found, _ = self._all_answers("grade", [], items, ())
         rows = [found.get(item["id"], none) for item in items]
         return [(float(row["score"]), str(row["why"])) for row in rows]
 
@@ -108,26 +114,32 @@ class Evaluator:
             for number, job in enumerate(jobs)
         ]
         words = [_SCAFFOLD, _SCRATCH, "trace" if traced else "no-trace", *self.argv]
-        found = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
+        found, again = self._all_answers("supervisor", words, specs, (Mount(source=scaffold, target=_SCAFFOLD),))
         silent: dict[str, Any] = {"files": {}, "ended": "lost", "spent": {}, "canaries": [], "trace": []}
         rows = [found.get(spec["id"], silent) for spec in specs]
         grades = self.grade([(job.task, row["files"]) for job, row in zip(jobs, rows, strict=True)])
-        return [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+        outcomes = [_outcome(job, row, *grade) for job, row, grade in zip(jobs, rows, grades, strict=True)]
+        return [replace(each, again=spec["id"] in again) for each, spec in zip(outcomes, specs, strict=True)]
 
     def _all_answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
-    ) -> dict[str, dict[str, Any]]:
-        """What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
+    ) -> tuple[dict[str, dict[str, Any]], set[str]]:
+        """The answers by id, and the ids that were begun twice, of which each is one more episode.
+
+        What is missing is asked for again, because a machine that was busy or stopped has said nothing about it; the
         first one that is missing twice has ended its batch, and those behind it go on without it."""
         found: dict[str, dict[str, Any]] = {}
+        again: set[str] = set()
         left, suspect = items, ""
         while left:
             found |= self._answers(module, words, left, mounts)
             left = [item for item in left if item["id"] not in found]
             if left and left[0]["id"] == suspect:
                 left = left[1:]
+            elif left:
+                again.add(left[0]["id"])
             suspect = left[0]["id"] if left else ""
-        return found
+        return found, again
 
     def _answers(
         self, module: str, words: list[str], items: list[dict[str, Any]], mounts: tuple[Mount, ...]
@@ -168,6 +180,14 @@ class Evaluator:
         system = () if base.parts[1] == "usr" else (Mount(source=base),)
         inside = Mount(source=INSIDE, target=_PACKAGE)
         return (*system, inside, *(Mount(source=path, target=f"{_SITE}/{path.name}") for path in _packages()))
+
+
+def labels_in_view() -> list[Path]:
+    """Folders with labels of the tasks that every sandbox shows: below /usr, or in the interpreter's own folder."""
+    visible = sorted({Path("/usr"), Path(sys.base_prefix).resolve()})
+    tree = "lib/python3*/*-packages/sklearn/datasets"
+    found = [path for place in visible for pattern in (tree, f"local/{tree}") for path in place.glob(pattern)]
+    return found + [STARTER for place in visible if STARTER.resolve().is_relative_to(place)]
 
 
 def _packages() -> list[Path]:

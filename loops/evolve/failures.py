@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loops.evolve.evaluation import Outcome
+from loops.evolve.evaluation import Job, Outcome
 from loops.evolve.inside.grade import GAVE_UP, GUESSED, OTHERS
 
 _REPEATS = 3  # the same action so often is a repetition
@@ -28,8 +28,8 @@ class Finding:
     traces: tuple[str, ...]
 
 
-def trace_id(commit: str, outcome: Outcome) -> str:
-    return f"{commit[:12]}/{outcome.job.task}/{outcome.job.seed}"
+def trace_id(commit: str, job: Job) -> str:
+    return f"{commit[:12]}/{job.task}/{job.seed}"
 
 
 def analysed(commit: str, outcomes: Sequence[Outcome]) -> list[Finding]:
@@ -37,7 +37,7 @@ def analysed(commit: str, outcomes: Sequence[Outcome]) -> list[Finding]:
     failed = [outcome for outcome in outcomes if outcome.score < 1.0]
     found = []
     for cause, (sentence, shows) in _CAUSES.items():
-        traces = tuple(trace_id(commit, outcome) for outcome in failed if shows(outcome))
+        traces = tuple(trace_id(commit, outcome.job) for outcome in failed if shows(outcome))
         if traces:
             text = f"{sentence} in {len(traces)} of {len(failed)} failed episodes"
             found.append(Finding(cause=cause, sentence=text, traces=traces))

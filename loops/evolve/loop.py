@@ -33,7 +33,7 @@ from loops.core import (
 )
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
-from loops.evolve.journal import Body, CaseJournal
+from loops.evolve.journal import Body, CaseJournal, Mended
 from loops.evolve.parents import Search
 from loops.evolve.plan import CONTROL, PLACEBO, History, Plan
 from loops.evolve.report import markdown
@@ -64,6 +64,7 @@ class Asked:
     argv: tuple[str, ...] = ()
     model: bool = False  # proposals by the language model, where one is configured
     fork: str = ""  # CASE@ROUND
+    fix_seed: int | None = None  # of a fork: that of its source, whose fix results it goes on with
     control: bool = True  # whether a round tests our fixed edit; it says nothing of a scaffold that declares its own
 
     @classmethod
@@ -76,6 +77,7 @@ class Asked:
         return Plan(
             run=case_id, suite_hash=self.suite_hash, seed=self.seed, search=Search(self.search), rule=rule,
             block=min(20, self.max_pairs), frozen_proposer=self.frozen_proposer, max_episodes=self.max_episodes,
+            fix_seed=self.fix_seed,
             control_round=(self.rounds + 1) // 2 if self.control and not self.argv else 0,
         )  # fmt: skip
 
@@ -242,7 +244,8 @@ def asked_of(store: Store, case_id: str) -> Asked:
 
 
 def history_of(store: Store, case_id: str) -> History:
-    journal = CaseJournal(store, case_id, lambda: 0.0)
+    """As the rounds see it: a decision that was cut off from its memory is due once more."""
+    journal = Mended(CaseJournal(store, case_id, lambda: 0.0))
     return History(journal=journal, plan=asked_of(store, case_id).plan(case_id))
 
 

@@ -93,7 +93,9 @@ class ModelProposer:
         prompt, why = shown(situation) + self._failed, "nothing new was said"
         order = f"{_ORDER}{', '.join(surface_of(situation.files).editable)}."
         answer: Answer | None = None
+        asked = ""
         for attempt in range(_TRIES):
+            asked = f"{order}\n\n{prompt}"
             conversation = Conversation(messages=(system(order), user(prompt)))
             answer = self._answers.of(situation.number, attempt, conversation)
             if answer is None or answer.failed:
@@ -112,14 +114,15 @@ class ModelProposer:
                     moves=tuple(f"write {name}" for name in sorted(wish.files)),
                     hypothesis=wish.hypothesis,
                     critique=cited(wish.critique, situation),
-                    prompt=f"{order}\n\n{prompt}",
+                    prompt=asked,
                     proposer=f"model {answer.model}",
                 )
             prompt += "\n\nThat was tried before and failed, or touches what is not yours. Propose something else."
         draft = self._operators.propose(situation, fresh)
         if draft is None or answer is None:
             return draft
-        return replace(draft, hypothesis=f"{draft.hypothesis} (model {answer.model} did not propose: {why})")
+        said = f"{draft.hypothesis} (model {answer.model} did not propose: {why})"
+        return replace(draft, hypothesis=said, prompt=asked)
 
 
 def read(text: str) -> ModelDraft:

@@ -18,7 +18,11 @@ from loops.evolve.parents import Node, Search
 from loops.evolve.tasks import Split, Suite
 
 PLACEBO, CONTROL, IDEA = "placebo", "control", "idea"
-_DECIDING = ("acceptance", "plan", "rounds", "evaluation", "surface", "declared", "ideas", "parents", "control")
+_DECIDING = (
+    "acceptance.py", "archive.py", "control.py", "declared.py", "evaluation.py", "failures.py", "ideas.py",
+    "journal.py", "model_proposer.py", "operators.py", "parents.py", "plan.py", "proposer.py", "rounds.py",
+    "surface.py", "tasks.py", "catalogue", "scaffolds/plain",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +32,9 @@ class Plan:
     `placebo_share` of the rounds change nothing, and the round `control_round` tests one fixed edit that is known to
     help (control.py): the gate is told of neither, and neither is screened. `screen`: only a candidate that solves so
     much more of the fix tasks than what it is compared with goes to the gate; that spends nothing of the error budget.
+    `fix_seed`: what the seeds of the fix tasks are drawn from, that of its source in a fork; None: `seed`.
     `frozen_proposer`: failures and proposer settings stay those of the first commit. `max_episodes` is the budget of
-    the whole run up to the seal. `sources`: the hash of the code that decides.
+    the whole run up to the seal. `sources`: the hash of the code that proposes and decides.
     """
 
     run: str
@@ -42,6 +47,7 @@ class Plan:
     control_round: int = 0
     frozen_proposer: bool = False
     fix_seeds: int = 2
+    fix_seed: int | None = None
     screen: float = 0.05
     max_episodes: int = 40_000
     sources: str = field(default_factory=lambda: sources_hash())
@@ -65,12 +71,21 @@ class Plan:
         return PLACEBO if number in placebos else IDEA
 
     def pairs(self, suite: Suite, number: int, block: int) -> list[Job]:
-        """The pairs of a block: tasks of the gate drawn with replacement, each with a seed used nowhere else."""
+        """The pairs of a block: tasks of the gate drawn with replacement, each with a seed used nowhere else.
+
+        The name of the run is in it: runs with the same `seed` do not test on the same episodes.
+        """
         tasks = suite.of(Split.GATE)
-        chance = self.chance("pairs", number, block)
+        chance = self.chance(self.run, "pairs", number, block)
         return [
-            Job(task=chance.choice(tasks), seed=_seed(self.seed, number, block, index)) for index in range(self.block)
+            Job(task=chance.choice(tasks), seed=_seed(self.run, self.seed, number, block, index))
+            for index in range(self.block)
         ]
+
+    def sealed_jobs(self, suite: Suite, seeds: int) -> list[Job]:
+        """Each task of the seal with so many seeds of this run."""
+        chance = self.chance(self.run, "sealed")
+        return [Job(task=task, seed=chance.getrandbits(48)) for _ in range(seeds) for task in suite.of(Split.SEALED)]
 
     def candidate_jobs(self, jobs: Sequence[Job], kind: str) -> list[Job]:
         """Those of the pairs; a placebo's have other seeds, or both arms would be one run and measure nothing."""
@@ -82,17 +97,19 @@ class Plan:
 
     def fix_jobs(self, suite: Suite) -> list[Job]:
         return [
-            Job(task=task, seed=_seed(self.seed, "fix", each, 0))
+            Job(task=task, seed=_seed(self.seed if self.fix_seed is None else self.fix_seed, "fix", each, 0))
             for task in suite.of(Split.FIX)
             for each in range(self.fix_seeds)
         ]
 
 
-def sources_hash() -> str:
-    """Of the files that decide: under others a run does not go on."""
-    folder, digest = Path(__file__).parent, hashlib.sha256()
-    for name in _DECIDING:
-        digest.update(name.encode() + (folder / f"{name}.py").read_bytes())
+def sources_hash(folder: Path = Path(__file__).parent) -> str:
+    """Of the files that propose and decide: under others a run does not go on."""
+    digest = hashlib.sha256()
+    for place in (folder / name for name in _DECIDING):
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -193,11 +210,21 @@ class History:
 
     @property
     def episodes(self) -> int:
-        """Spent so far, on every split but the sealed one, which is opened when nothing more is spent."""
-        blocks = self.journal.list("block")
-        pairs = sum(len(body["base"]) for key, body in blocks if int(key.split("/")[0]) <= self.number)
-        fix = sum(len(body["scores"]) for _, body in self.journal.list("fix"))
-        return 2 * pairs + fix + sum(int(body.get("episodes", 1)) for _, body in self.journal.list("canary"))
+        """Spent so far, on every split but the sealed one, which is opened when nothing more is spent.
+
+        Those that were begun twice count twice (`again`). What a fork has from the run it comes from was spent there.
+        """
+        before = (self.journal.get("fork", "0") or {"round": 0})["round"]
+        given = (self.journal.get("fork_fix", "0") or {"commits": []})["commits"]
+        blocks = [body for key, body in self.journal.list("block") if before < int(key.split("/")[0]) <= self.number]
+        fix = [body for commit, body in self.journal.list("fix") if commit not in given]
+        canary = [body for key, body in self.journal.list("canary") if int(key) > before]
+        return (
+            2 * sum(len(body["base"]) for body in blocks)
+            + sum(len(body["scores"]) for body in fix)
+            + sum(int(body.get("episodes", 1)) for body in canary)
+            + sum(int(body.get("again", 0)) for body in (*blocks, *fix, *canary))
+        )
 
     @property
     def sealed_episodes(self) -> int:

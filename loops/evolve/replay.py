@@ -12,6 +12,7 @@ from contracts.errors import UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Job, Outcome
+from loops.evolve.failures import trace_id
 from loops.evolve.journal import Body, FolderJournal, Journal
 from loops.evolve.parents import Search
 from loops.evolve.plan import Plan, sources_hash
@@ -89,8 +90,24 @@ def differences(
         ours, theirs = dict(own.list(kind)), dict(journal.list(kind))
         compared = [key for key in theirs if key in ours or kind != "proposal"]  # one may not be decided yet
         found += [f"{kind} {key}" for key in compared if redact_json(ours.get(key, {})) != redact_json(theirs[key])]
-    refs = archive.refs()
-    return found + [name for name, value in again.refs().items() if refs.get(name) != value]
+    return found + _refs_otherwise(_without_start(archive, root["commit"]), again.refs(), rounds)
+
+
+def _without_start(archive: Archive, commit: str) -> dict[str, str]:
+    """A replay adopts the first commit, where the run itself may have made it."""
+    start = ("candidates/0000", commit)
+    return dict(each for each in archive.refs().items() if each != start)
+
+
+def _refs_otherwise(theirs: dict[str, str], ours: dict[str, str], rounds: int) -> list[str]:
+    """Names of refs that differ, or that one has alone; those of a round that is not decided yet are left out."""
+
+    def is_open(name: str) -> bool:
+        number = name.rpartition("/")[2]
+        return number.isdigit() and int(number) > rounds
+
+    named = sorted(name for name in {*theirs, *ours} if not is_open(name))
+    return [name for name in named if theirs.get(name) != ours.get(name)]
 
 
 def _given(journal: Journal, own: Journal) -> None:
@@ -100,8 +117,9 @@ def _given(journal: Journal, own: Journal) -> None:
     fork = journal.get("fork", "0")
     if fork is None:
         return
-    own.put("root", "0", journal.get("root", "0") or {})
-    for commit in (journal.get("fork_fix", "0") or {"commits": []})["commits"]:
+    for kind in ("fork", "fork_fix", "root"):
+        own.put(kind, "0", journal.get(kind, "0") or {})
+    for commit in (own.get("fork_fix", "0") or {}).get("commits", []):
         own.put("fix", commit, journal.get("fix", commit) or {})
     for kind in _OF_ROUNDS:
         for key, body in journal.list(kind):
@@ -146,6 +164,10 @@ def _sought(run: Evolution, wanted: Wanted) -> tuple[str, str]:
 
 def _fits(kind: str, body: Body, wanted: Wanted) -> bool:
     """It was measured on these very tasks and seeds."""
+    jobs = [[job.task, job.seed] for job in wanted.jobs]
     if kind == "block":
-        return [[job.task, job.seed] for job in wanted.jobs] in (body["jobs"], body["candidate_jobs"])
-    return kind == "canary" or len(body["scores"]) == len(wanted.jobs)
+        return jobs in (body["jobs"], body["candidate_jobs"])
+    if kind == "canary":
+        return bool(jobs == body["jobs"])
+    traces = redact_json([trace_id(wanted.commit, job) for job in wanted.jobs])
+    return bool(traces == redact_json(body["traces"])) and len(body["scores"]) == len(jobs)

@@ -49,6 +49,7 @@ class Evolution:
             raise NotPermitted(
                 "the tasks or the evaluator have changed since the run began", remedy="begin another run"
             )
+        self.suite.check()
         least = len(plan.fix_jobs(self.suite))
         if least > plan.max_episodes:
             raise UserInputError(
@@ -183,9 +184,10 @@ class Evolution:
             outcomes = self._run(commit, self._plan.fix_jobs(self.suite), traced=True)
             body = {
                 "scores": [outcome.score for outcome in outcomes],
-                "traces": [trace_id(commit, outcome) for outcome in outcomes],
+                "traces": [trace_id(commit, outcome.job) for outcome in outcomes],
                 "findings": [asdict(finding) for finding in analysed(commit, outcomes)],
                 "canaries": _canaries(outcomes),
+                "again": sum(outcome.again for outcome in outcomes),
                 "asks": sum(outcome.asks for outcome in outcomes),
                 "chars": sum(outcome.chars for outcome in outcomes),
                 "failed": [_shown(commit, outcome) for outcome in outcomes if outcome.score < 1.0][:8],
@@ -206,6 +208,7 @@ class Evolution:
             "candidate_jobs": [[job.task, job.seed] for job in others] if others != jobs else [],
             "base": [outcome.score for outcome in base],
             "candidate": [outcome.score for outcome in candidate],
+            "again": sum(outcome.again for outcome in (*base, *candidate)),
             "asks": [sum(o.asks for o in base), sum(o.asks for o in candidate)],
             "chars": [sum(o.chars for o in base), sum(o.chars for o in candidate)],
             "canaries": _canaries(candidate),
@@ -271,12 +274,23 @@ class Evolution:
         if known is None:
             jobs = [Job(task=task, seed=number) for task in self.suite.of(Split.CANARY)]
             outcomes = self._run(commit, jobs)
-            known = {"passed": sum(outcome.score > 0 for outcome in outcomes), "episodes": len(outcomes)}
+            known = {
+                "jobs": [[job.task, job.seed] for job in jobs],
+                "passed": sum(outcome.score > 0 for outcome in outcomes), "episodes": len(outcomes),
+                "again": sum(outcome.again for outcome in outcomes),
+            }  # fmt: skip
             self._journal.put("canary", str(number), known)
         return int(known["passed"])
 
     def _run(self, commit: str, jobs: Sequence[Job], *, traced: bool = False) -> list[Outcome]:
-        return self._evaluator.run(self._archive.export(commit, self._folder), jobs, traced=traced)
+        """NotPermitted, and nothing is noted, when the evaluator is another one meanwhile: it is mounted as it lies."""
+        outcomes = self._evaluator.run(self._archive.export(commit, self._folder), jobs, traced=traced)
+        if not self.suite.unchanged:
+            raise NotPermitted(
+                "the tasks or the evaluator were changed while they were in use",
+                remedy="put them back as they were and go on, or begin another run",
+            )
+        return outcomes
 
     # --- the seal -----------------------------------------------------------------------------------------------
 
@@ -290,8 +304,7 @@ class Evolution:
         if not self.history.over:
             raise NotPermitted("the run goes on: its sealed tasks stay sealed", remedy="finish the run first")
         tasks = self.suite.of(Split.SEALED)
-        chance = self._plan.chance("sealed")
-        jobs = [Job(task=task, seed=chance.getrandbits(48)) for _ in range(seeds) for task in tasks]
+        jobs = self._plan.sealed_jobs(self.suite, seeds)
         ends = [self.history.root, self.history.incumbent]
         ran = {commit: self._run(commit, jobs) for commit in dict.fromkeys(ends)}
         first, last = ([outcome.score for outcome in ran[commit]] for commit in ends)
@@ -324,4 +337,9 @@ def _canaries(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 def _shown(commit: str, outcome: Outcome) -> Body:
     """A failed episode for people: its last steps."""
-    return {"trace": trace_id(commit, outcome), "why": outcome.why, "ended": outcome.ended, "steps": outcome.trace[-6:]}
+    return {
+        "trace": trace_id(commit, outcome.job),
+        "why": outcome.why,
+        "ended": outcome.ended,
+        "steps": outcome.trace[-6:],
+    }

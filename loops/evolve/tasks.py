@@ -72,10 +72,25 @@ class Suite:
     tasks: dict[str, Task]
     splits: dict[Split, tuple[str, ...]]
     hash: str
+    folder: Path
 
     def of(self, split: Split) -> tuple[str, ...]:
         """Names of the split's tasks."""
         return self.splits.get(split, ())
+
+    def check(self) -> None:
+        """Raises UserInputError where a run cannot do with it: read_suite takes any."""
+        for split in (Split.FIX, Split.GATE, Split.SEALED):
+            if not self.of(split):
+                raise UserInputError(
+                    f"{self.folder / 'splits.json'} names no {split} tasks",
+                    remedy="a run needs fix, gate and sealed ones",
+                )
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether tasks and evaluator lie there as they were read."""
+        return _hash(self.folder, list(self.tasks)) == self.hash
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -116,8 +131,9 @@ def read_suite(folder: Path = STARTER) -> Suite:
     if len(set(names)) < len(names):
         raise UserInputError("a task is in two splits", remedy="a task that was looked at cannot judge: keep it in one")
     return Suite(
-        tasks={name: read_task(folder / name) for name in sorted(names)}, splits=splits, hash=_hash(folder, names)
-    )
+        tasks={name: read_task(folder / name) for name in sorted(names)}, splits=splits, hash=_hash(folder, names),
+        folder=folder,
+    )  # fmt: skip
 
 
 def _texts(folder: Path) -> dict[str, str]:

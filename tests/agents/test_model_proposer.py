@@ -58,7 +58,8 @@ def test_a_model_that_repeats_a_failure_or_breaks_off_leaves_the_operators(new_d
         with ScriptedServer(turns) as server:
             draft = _proposer(new_door(openai_model(server)), tmp_path / str(number)).propose(_situation(), fresh)
         assert draft is not None
-        assert (draft.prompt, draft.proposer) == ("", "operators")
+        last = [message["content"] for message in server.requests[-1]["messages"]]
+        assert (draft.prompt, draft.proposer) == ("\n\n".join(last), "operators")
         assert "did not propose" in draft.hypothesis
 
 

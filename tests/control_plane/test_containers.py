@@ -79,3 +79,5 @@ def test_the_image_holds_every_package_and_runs_as_nobody_special() -> None:
     kept = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"}
     assert kept == set(copied), "what is copied is what is sent to the builder"
     assert re.search(r"^USER lathe$", docker, re.MULTILINE)
+    venv = docker.index("ENV PATH=/opt/venv/bin:$PATH")
+    assert docker.index("RUN python -m venv /opt/venv") < venv < docker.index("RUN pip install")

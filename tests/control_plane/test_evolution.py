@@ -28,6 +28,7 @@ from loops.core import Planned
 from loops.evolve.archive import Archive
 from loops.evolve.loop import Asked, EvolveLoop, history_of
 from loops.evolve.report import markdown
+from loops.evolve.tasks import read_suite
 
 sys.path.append(str(Path(__file__).parents[1] / "agents"))
 
@@ -80,6 +81,14 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
     assert len(barred) <= len(failed)
     assert all(each.body["parts"] for each in barred)
     assert history_of(lathe.store, fork).decisions == history_of(lathe.store, case_id).decisions[:1]
+    forked, source = (history_of(lathe.store, each) for each in (fork, case_id))
+    assert forked.episodes == 0  # what it was given was spent there
+    assert forked.fix_score(forked.root) == source.fix_score(source.root)
+    same = read_suite(suite)
+    assert forked.plan.fix_jobs(same) == source.plan.fix_jobs(
+        same
+    )  # or a new candidate meets an old incumbent unpaired
+    assert forked.plan.pairs(same, 2, 0) != source.plan.pairs(same, 2, 0)
     assert f"A fork of {case_id} at round 1" in markdown(history_of(lathe.store, fork))
     cases = len(lathe.store.knowledge.investigations())
     for changes, number, words in (
@@ -129,6 +138,13 @@ def test_a_language_model_proposes_within_the_budget_of_the_run(settings: Settin
             (replay,) = replayed(lathe.store, case_id)
             assert (replay.rounds, replay.differences) == (3, ())
             assert len(server.requests) == asked  # the replay read what it had said
+
+
+def test_a_suite_without_gate_tasks_is_refused_when_a_run_begins(lathe: Lathe, suite: Path) -> None:
+    splits = json.loads((suite / "splits.json").read_text())
+    (suite / "splits.json").write_text(json.dumps({**splits, "gate": []}))
+    with pytest.raises(UserInputError, match="names no gate tasks"):
+        begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
 
 
 def test_a_model_that_is_not_there_is_said(lathe: Lathe, suite: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from control_plane.effects.open_seal import OpenSeal
 from control_plane.evolution import NewRun, begin, opening
 from control_plane.proposing import Wish, propose, request_approved
 from control_plane.wiring import Lathe
-from loops.evolve.loop import Asked
+from loops.core import Conclusion, Planned
+from loops.evolve.loop import Asked, EvolveLoop, asked_of
 
 RESEARCHER = Principal(name="rae", role=Role.RESEARCHER)
 
@@ -30,7 +32,22 @@ def over(lathe: Lathe, suite: Path) -> str:
     case_id = begin(lathe, NewRun(scaffold="plain", asked=asked), time.time())
     body = {"round": 1, "kept": False, "num_pairs": 0, "candidate": "", "moves": [], "canaries": {}, "why": "nothing"}
     lathe.store.casework.put(case_id, "decision", "1", body, time.time())
+    lathe.store.casework.put(case_id, "memory", "1", {"lessons": [], "directions": []}, time.time())
     return case_id
+
+
+def test_a_last_round_that_was_cut_off_after_its_decision_is_due_again(lathe: Lathe, over: str) -> None:
+    """Or the run would be closed for its loop and going on for its seal, for ever."""
+    assert isinstance(EvolveLoop(lathe.store).propose(over), Conclusion)
+    asked = asked_of(lathe.store, over)
+    other = begin(lathe, NewRun(scaffold="plain", asked=replace(asked, seed=7)), time.time())
+    body = dict(lathe.store.casework.get(over, "decision", "1").body)
+    lathe.store.casework.put(other, "decision", "1", body, time.time())
+    planned = EvolveLoop(lathe.store).propose(other)
+    assert isinstance(planned, Planned)
+    assert planned.requests[0].effect.payload["arguments"] == {"until": 1}
+    with pytest.raises(NotPermitted, match="goes on"):
+        opening(lathe.store, other, RESEARCHER, time.time())
 
 
 def test_opening_binds_the_run_as_it_stands_and_is_asked_for_once(lathe: Lathe, over: str) -> None:
@@ -80,6 +97,7 @@ def test_a_run_that_went_on_or_was_opened_is_not_opened(lathe: Lathe, over: str)
     handler = OpenSeal(_workshop(lathe))
     handler.check(effect)
     store.casework.put(over, "decision", "2", _kept(), now)
+    store.casework.put(over, "memory", "2", {"lessons": [], "directions": []}, now)
     with pytest.raises(ApprovalInvalid, match="not what it was"):
         handler.check(effect)
     sealed: dict[str, Any] = {"opened_by": "eve", "seeds": 1, "tasks": ["fix_power"], "root": [0.0], "incumbent": [1.0]}

@@ -113,11 +113,13 @@ class Episode:
     def serve(self, connection: socket.socket, pid: int) -> None:
         """Answers until the scaffold returns, submits, has spent its budget, or its time is over."""
         end = time.monotonic() + self._spending.wall_s
+        self._tools.end = end
         while not self._tools.submitted:
             line = self._line(connection, end)
             if line is None:
                 return
             answer = self._answered(line)
+            connection.settimeout(max(0.001, end - time.monotonic()))  # one that never reads holds nobody up
             with contextlib.suppress(OSError):
                 connection.sendall(json.dumps(answer).encode() + b"\n")
             if "over" in answer:
@@ -126,6 +128,10 @@ class Episode:
         self.ended = "submitted"
 
     def _line(self, connection: socket.socket, end: float) -> bytes | None:
+        """The next request; None when there is none in time, also where one already waits."""
+        if time.monotonic() >= end:
+            self.ended = "out of time"
+            return None
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([connection], [], [], max(0.0, end - time.monotonic()))
             try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,19 @@ NAMES = ("list_files", "read_file", "run_tests", "edit", "undo", "localise", "sh
 
 
 class Tools:
-    """One episode's workspace. `visible`: the calls with expected values that the scaffold may see and run."""
+    """One episode's workspace. `visible`: the calls with expected values that the scaffold may see and run.
+
+    `end`: the monotonic second at which the episode's time is over; no tool runs for longer.
+    """
 
     def __init__(self, folder: Path, task: dict[str, Any], seed: int) -> None:
         self._folder, self._task, self._seed = folder, task, seed
         self._before: list[tuple[Path, str]] = []
         self.submitted = False
+        self.end = math.inf
+
+    def _at_most(self, wall_s: float) -> float:
+        return max(0.0, min(wall_s, self.end - time.monotonic()))
 
     def run(self, name: str, args: dict[str, Any]) -> str:
         """The tool's answer; what went wrong is an answer too."""
@@ -102,7 +112,7 @@ class Tools:
     def _results(self, *, traced: bool) -> list[dict[str, Any]] | None:
         path = self._path(self._task["visible"]["module"])
         calls = [call for call, _ in self._cases]
-        found = in_child(lambda: evaluate(path, calls, traced=traced), wall_s=15.0)
+        found = in_child(lambda: evaluate(path, calls, traced=traced), wall_s=self._at_most(15.0))
         return found if isinstance(found, list) and len(found) == len(calls) else None
 
     def _shell(self, command: str) -> str:
@@ -118,10 +128,12 @@ class Tools:
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
         try:
-            out, err = process.communicate(timeout=10.0)
+            out, err = process.communicate(timeout=self._at_most(10.0))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
+            out = err = ""
+            with contextlib.suppress(subprocess.TimeoutExpired):  # what left the group may hold the streams open
+                out, err = process.communicate(timeout=self._at_most(1.0))
             return subprocess.CompletedProcess(command, 124, out, err + "took too long")
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
@@ -132,7 +144,8 @@ class Tools:
         if model not in MODELS:
             return f"ERROR no model {model}"
         answer = in_child(
-            lambda: fit_predict(self._folder, model, float(setting), scale in ("1", "true", 1), self._seed), wall_s=30.0
+            lambda: fit_predict(self._folder, model, float(setting), scale in ("1", "true", 1), self._seed),
+            wall_s=self._at_most(30.0),
         )
         if not isinstance(answer, list):
             return "ERROR it did not end in time"

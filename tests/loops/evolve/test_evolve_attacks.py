@@ -10,7 +10,7 @@ from benchmarks.evolve_parts.attacks import Range, laid_out, variants
 PICKED = (
     ("submission", "frames"), ("submission", "grade line"), ("supervisor", "mem"), ("supervisor", "kill"),
     ("forge", "all"), ("stay", "double fork"), ("evaluator", "write /inputs/lathe/loops/evolve/inside/grade.py"),
-    ("budget", "many asks"), ("search", "/inputs"),
+    ("budget", "many asks"), ("budget", "requests in a row"), ("budget", "never reads"), ("search", "/inputs"),
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from contracts.errors import UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
 from loops.evolve.evaluation import Evaluator
-from loops.evolve.journal import FolderJournal
+from loops.evolve.journal import FolderJournal, Journal
 from loops.evolve.parents import Search
 from loops.evolve.plan import IDEA, Plan
 from loops.evolve.replay import differences
@@ -48,7 +48,7 @@ def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
 ) -> None:
     folder, _ = finished
     journal, archive = FolderJournal(folder / "journal.jsonl"), Archive(folder / "archive.git", "test")
-    before = archive.refs()
+    before, root = archive.refs(), str((journal.get("root", "0") or {})["commit"])
     assert differences(journal, quick.suite, archive, tmp_path / "a") == []
     assert archive.refs() == before
     for number, (kind, key, changes) in enumerate(
@@ -61,14 +61,39 @@ def test_a_run_replays_offline_to_the_same_decisions_and_hashes(
         other = _changed(journal, tmp_path / f"b{number}", kind, key, changes)
         assert differences(other, quick.suite, archive, tmp_path / f"c{number}") != []
     for number, (kind, key, changes) in enumerate(
-        (("plan", "0", {"seed": 4}), ("block", "1/0", {"jobs": []}), ("plan", "0", {"suite_hash": "another"}))
+        (
+            ("plan", "0", {"seed": 4}),
+            ("block", "1/0", {"jobs": []}),
+            ("plan", "0", {"suite_hash": "another"}),
+            ("fix", root, {"traces": [f"{root[:12]}/sh_poll/1"] * 3}),
+        )
     ):
         other = _changed(journal, tmp_path / f"d{number}", kind, key, changes)
         with pytest.raises(UserInputError, match=r"not measured|others than"):
             differences(other, quick.suite, archive, tmp_path / f"e{number}")
 
 
-def _changed(journal: FolderJournal, folder: Path, kind: str, key: str, changes: dict[str, object]) -> FolderJournal:
+def test_a_replay_tells_refs_and_tasks_that_it_does_not_come_to(place: Path, quick: Evaluator, tmp_path: Path) -> None:
+    """The run has a verdict that it never came to; and a canary was measured on another task."""
+    rule = Rule(rounds=1, effect=0.4, max_pairs=8, run_alpha=0.9)
+    run = evolution_in(place / "rcanary", small_plan(quick, rule=rule), Changed(quick))  # type: ignore[arg-type]
+    while run.step():
+        pass
+    journal, folder = run.history.journal, place / "rcanary" / "archive.git"
+    archive = Archive(folder, "test")
+    assert journal.list("canary")
+    assert differences(journal, quick.suite, archive, tmp_path / "a") == []
+    for number, expected in ((0, ["verdicts/0000"]), (2, [])):  # round 2 is open yet
+        ref = f"refs/lathe/evolve/test/verdicts/{number:04d}"
+        subprocess.run(["git", "update-ref", ref, archive.incumbent], cwd=folder, check=True)
+        assert differences(journal, quick.suite, archive, tmp_path / f"b{number}") == expected
+        subprocess.run(["git", "update-ref", "-d", ref], cwd=folder, check=True)
+    other = _changed(journal, tmp_path / "c", "canary", "1", {"jobs": [["ml_scrambled", 7]]})
+    with pytest.raises(UserInputError, match="not measured"):
+        differences(other, quick.suite, archive, tmp_path / "d")
+
+
+def _changed(journal: Journal, folder: Path, kind: str, key: str, changes: dict[str, object]) -> FolderJournal:
     """The same journal with one entry that says something else."""
     other = FolderJournal(folder / "journal.jsonl")
     for each in ("plan", "root", "fix", "proposal", "block", "canary", "decision", "memory"):

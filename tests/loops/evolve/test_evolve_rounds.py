@@ -4,7 +4,9 @@ Shows RM2-7.23, RM2-7.24 and RM2-7.28.
 """
 
 import json
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,15 @@ from small_runs import Coins, Greedy, Lucky, Scripted, evolution_in, small_plan
 from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
-from loops.evolve.evaluation import Evaluator
+from loops.evolve.evaluation import Evaluator, Job
 from loops.evolve.journal import FolderJournal
-from loops.evolve.operators import Move
+from loops.evolve.operators import CATALOGUE, Move
 from loops.evolve.parents import Node, Search, choose, clades
-from loops.evolve.plan import IDEA, Plan
+from loops.evolve.plan import IDEA, Plan, sources_hash
 from loops.evolve.proposer import Operators
 from loops.evolve.report import gain, markdown, summary
 from loops.evolve.surface import params_of
-from loops.evolve.tasks import Split
+from loops.evolve.tasks import Split, read_suite
 
 
 def test_a_run_that_is_killed_after_every_piece_decides_the_same(
@@ -182,6 +184,86 @@ def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan],
     folder, plan = finished
     with pytest.raises(UserInputError, match="sources"):
         evolution_in(folder, Plan(**{**vars(plan), "sources": "of another day"}), quick)
+
+
+def test_two_runs_with_the_same_seed_share_no_episode_of_gate_or_seal(quick: Evaluator) -> None:
+    one = small_plan(quick, block=20)
+    other, suite = replace(one, run="another"), quick.suite
+    seeds = [
+        {
+            job.seed
+            for jobs in (plan.pairs(suite, 1, 0), plan.pairs(suite, 2, 1), plan.sealed_jobs(suite, 5))
+            for job in jobs
+        }
+        for plan in (one, other)
+    ]
+    assert [len(each) for each in seeds] == [50, 50]
+    assert not seeds[0] & seeds[1]
+    assert one.fix_jobs(suite) == other.fix_jobs(suite)
+
+
+class Twice(Lucky):
+    """Every episode had to be begun twice."""
+
+    def run(self, scaffold, jobs, *, traced=False):  # type: ignore[no-untyped-def]
+        return [replace(each, again=True) for each in super().run(scaffold, jobs, traced=traced)]
+
+
+def test_an_episode_that_was_begun_twice_counts_twice(place: Path, quick: Evaluator) -> None:
+    spent = []
+    for name, kind in (("once", Lucky), ("twice", Twice)):
+        run = evolution_in(place / name, small_plan(quick, rule=Rule(rounds=1)), kind(quick))  # type: ignore[arg-type]
+        while run.step():
+            pass
+        spent.append(run.history.episodes)
+    assert spent[1] == 2 * spent[0] > 0
+
+
+class Lost(Evaluator):
+    """The machine is stopped whenever the first task would be begun."""
+
+    def _answers(self, module, words, items, mounts):  # type: ignore[no-untyped-def]
+        if module == "supervisor" and items[0]["id"] == "0":
+            return {}
+        return super()._answers(module, words, items, mounts)
+
+
+def test_what_is_lost_with_its_batch_is_begun_once_more(quick: Evaluator) -> None:
+    jobs = [Job(task=task, seed=1) for task in quick.suite.of(Split.FIX)]
+    outcomes = Lost(sandbox=quick.sandbox, suite=quick.suite).run(CATALOGUE.parent / "scaffolds" / "plain", jobs)
+    assert [(each.ended == "lost", each.again) for each in outcomes] == [(True, True), (False, False), (False, False)]
+
+
+class Meddling(Lucky):
+    """Something changes a task while its episodes run."""
+
+    def run(self, scaffold, jobs, *, traced=False):  # type: ignore[no-untyped-def]
+        (self.suite.folder / "fix_flatten" / "task.json").write_text("{}")
+        return super().run(scaffold, jobs)
+
+
+def test_what_was_measured_while_the_suite_changed_is_not_noted(place: Path, quick: Evaluator, tmp_path: Path) -> None:
+    shutil.copytree(quick.suite.folder, tmp_path / "suite")
+    other = Evaluator(sandbox=quick.sandbox, suite=read_suite(tmp_path / "suite"))
+    run = evolution_in(place / "meddled", small_plan(other), Meddling(other))  # type: ignore[arg-type]
+    with pytest.raises(NotPermitted, match="changed while"):
+        run.step()
+    assert run.history.journal.list("fix") == []
+
+
+def test_whatever_proposes_or_decides_is_pinned(tmp_path: Path) -> None:
+    shutil.copytree(CATALOGUE.parent, tmp_path / "evolve", ignore=shutil.ignore_patterns("suite", "__pycache__"))
+    before = sources_hash(tmp_path / "evolve")
+    assert before == sources_hash()
+    telling = {"__init__", "report", "board", "loop", "work", "replay"}
+    modules = [path for path in (tmp_path / "evolve").glob("*.py") if path.stem not in telling]
+    own = [path for name in ("catalogue", "scaffolds/plain") for path in (tmp_path / "evolve" / name).rglob("*.*")]
+    for path in (*modules, *own):
+        text = path.read_text()
+        path.write_text(text + "\n")
+        assert sources_hash(tmp_path / "evolve") != before, path
+        path.write_text(text)
+    assert sources_hash(tmp_path / "evolve") == before
 
 
 class Broken:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import UserInputError
+from agents.sandbox import Sandbox
+from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.evaluation import Evaluator, Job
 from loops.evolve.operators import CATALOGUE
 from loops.evolve.tasks import STARTER, Split, read_suite
@@ -19,6 +20,30 @@ def test_the_suite_is_large_enough_and_no_task_is_in_two_splits() -> None:
     assert sum(sizes) >= 24
     assert min(sizes) >= 20
     assert {task.file.kind for task in suite.tasks.values()} == {"bugfix", "terminal", "ml"}
+
+
+def test_no_row_of_data_is_in_two_splits() -> None:
+    """Columns differ between tasks of one source, so a row is found in another by its numbers (a few small whole ones
+    say nothing)."""
+    suite = read_suite()
+    rows = {
+        (split, name): [frozenset(map(float, row)) for row in _rows(suite.tasks[name].files)]
+        for split in (Split.FIX, Split.GATE, Split.SEALED)
+        for name in suite.of(split)
+        if suite.tasks[name].file.kind == "ml"
+    }
+    assert len(rows) >= 9
+    for (split, name), ours in rows.items():
+        for (other, another), theirs in rows.items():
+            if other != split:
+                telling = [one for one in ours if len(one) > 4 or any(number % 1 for number in one)]
+                assert not any(one <= two for one in telling for two in theirs), (name, another)
+
+
+def _rows(files: dict[str, str]) -> list[list[str]]:
+    """Measures without labels."""
+    train, test = (files[name].splitlines()[1:] for name in ("train.csv", "test.csv"))
+    return [row.split(",")[:-1] for row in train] + [row.split(",") for row in test]
 
 
 def test_each_oracle_passes_and_each_start_does_not(evaluator: Evaluator) -> None:
@@ -65,6 +90,15 @@ def test_a_foreign_scaffold_is_any_command_that_speaks_the_protocol(evaluator: E
     foreign = Evaluator(sandbox=evaluator.sandbox, suite=evaluator.suite, argv=("python3", "-c", program))
     outcome = foreign.run(SCAFFOLDS / "plain", [Job(task="sh_errors", seed=1)])[0]
     assert (outcome.score, outcome.ended) == (1.0, "submitted")
+
+
+def test_labels_that_a_sandbox_would_show_are_refused(
+    isolated: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib" / "python3.12" / "site-packages" / "sklearn" / "datasets").mkdir(parents=True)
+    monkeypatch.setattr("sys.base_prefix", str(tmp_path))
+    with pytest.raises(NotPermitted, match="sklearn/datasets can be read"):
+        Evaluator(sandbox=isolated, suite=read_suite())
 
 
 def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
