@@ -99,9 +99,10 @@ def compared(options: argparse.Namespace) -> dict[str, Any]:
     say("| search | rounds | kept | episodes | sealed before | after | 95 % |\n|---|---|---|---|---|---|---|")
     for name, row in rows.items():
         sealed = row["sealed"]
+        interval = f"{sealed['low']:+.3f} to {sealed['high']:+.3f}"
         say(
             f"| {name} | {row['rounds']} | {len(row['kept'])} | {row['episodes']} | {sealed['first']:.3f} | "
-            f"{sealed['last']:.3f} | {sealed['low']:+.3f} to {sealed['high']:+.3f} |"
+            f"{sealed['last']:.3f} | {'the same scaffold' if sealed['detectable'] is None else interval} |"
         )
     return {"compared": rows}
 

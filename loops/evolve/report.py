@@ -91,14 +91,34 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def _sealed(sealed: Body) -> dict[str, Any]:
-    """Both ends, the gain that would have been seen, and the share solved with each seed."""
+    """Both ends, the share solved with each seed, the gain that would have been seen, and what all that says.
+
+    `detectable` is None where both ends are one scaffold: its episodes ran once, and nothing is compared.
+    """
     ends = gain(sealed)
     by_seed = {
         name: np.array(sealed[end], dtype=float).reshape(sealed["seeds"], -1).mean(axis=1).tolist()
         for name, end in (("first", "root"), ("last", "incumbent"))
     }
+    first, last = sealed["commits"]
     detectable_gain = (1.96 + 1.28) * (ends.high - ends.low) / (2 * 1.96)  # of a two-sided test, power 0.9
-    return {**vars(ends), "opened_by": sealed["opened_by"], "detectable": detectable_gain, "by_seed": by_seed}
+    facts = {**vars(ends), "opened_by": sealed["opened_by"], "by_seed": by_seed}
+    facts["detectable"] = None if first == last else detectable_gain
+    return facts | {"says": _says(ends, facts["detectable"])}
+
+
+def _says(ends: Gain, smallest: float | None) -> str:
+    if smallest is None:
+        return (
+            f"{ends.first:.3f} solved; nothing was kept: both ends are the same scaffold, the sealed tasks compare "
+            "nothing"
+        )
+    verdict = "a gain" if ends.low > 0 else "no gain can be told from chance: the null is the result"
+    return (
+        f"{ends.first:.3f} -> {ends.last:.3f} ({ends.difference:+.3f}, 95 % {ends.low:+.3f} to {ends.high:+.3f}; "
+        f"relative {ends.relative:+.0%}, {ends.relative_low:+.0%} to {ends.relative_high:+.0%}): {verdict}; gains of "
+        f"{smallest:.2f} and more would be seen with power 0.9"
+    )
 
 
 def _kept(body: Body) -> dict[str, Any]:
@@ -213,13 +233,7 @@ def _control(facts: dict[str, Any]) -> str:
 def _sealed_line(sealed: dict[str, Any] | None) -> str:
     if sealed is None:
         return "Not opened."
-    verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
-    return (
-        f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
-        f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
-        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {sealed['detectable']:.2f} and more "
-        f"would be seen with power 0.9. Opened by {sealed['opened_by']}."
-    )
+    return f"{sealed['says']}. Opened by {sealed['opened_by']}."
 
 
 def _round_line(body: Body) -> str:

@@ -143,7 +143,7 @@ def test_the_seal_is_opened_by_an_approval_and_shown_apart(page: Page, lathe: Ru
     page.get_by_text("of 1 runs that saw these tasks").wait_for()
     page.get_by_role("tab", name="Curves").click()
     page.locator(".js-plotly-plot", has_text="Sealed tasks: share solved").wait_for()
-    page.get_by_text("0.250 before, 0.750 after").wait_for()
+    page.get_by_text("0.250 -> 0.750 (+0.500").last.wait_for()
     page.get_by_role("tab", name="Canaries and spend").click()
     assert "sealed tasks (1)" in page.locator("tr", has_text="decoy").first.inner_text()
     assert page.get_by_role("button", name="Propose to open the sealed tasks").count() == 0

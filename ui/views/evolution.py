@@ -65,11 +65,8 @@ def _draw(client: Client, run: EvolutionRun) -> None:
 def _facts(whole: Evolution) -> str:
     summary, sealed = whole.summary, whole.summary.get("sealed")
     verdict = "not opened" if sealed is None else (
-        f"{sealed['first']:.3f} → {sealed['last']:.3f}, {sealed['difference']:+.3f} "
-        f"(95 % {sealed['low']:+.3f} to {sealed['high']:+.3f}): "
-        f"{'a gain' if sealed['low'] > 0 else 'no gain can be told from chance'}; gains of {sealed['detectable']:.2f} "
-        f"and more would be seen with power 0.9; opened by {sealed['opened_by']}, "
-        f"of {summary['seals_of_these_tasks']} runs that saw these tasks"
+        f"{sealed['says']}; opened by {sealed['opened_by']}, of {summary['seals_of_these_tasks']} runs that saw "
+        "these tasks"
     )  # fmt: skip
     facts = (
         ("Rounds", f"{whole.run.rounds} of {whole.run.planned_rounds}, {whole.run.kept} kept"),

@@ -68,7 +68,6 @@ def test_the_seal_is_opened_once_and_only_at_the_end(
     assert -1.0 <= gain(body).low <= gain(body).high <= 1.0
     assert "Opened by a person" in markdown(run.history)
     sealed = summary(run.history)["sealed"]
-    assert sealed["detectable"] == pytest.approx(0.8265 * (sealed["high"] - sealed["low"]), rel=1e-3)
     assert sealed["by_seed"]["first"] == [pytest.approx(sealed["first"])]
 
 
