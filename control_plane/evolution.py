@@ -21,6 +21,7 @@ from control_plane.proposing import Wish, propose
 from control_plane.wiring import Lathe
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
+from loops.evolve.board import planted
 from loops.evolve.declared import declared, surface_of
 from loops.evolve.journal import CaseJournal
 from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name, seals_of
@@ -66,6 +67,7 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     store.projects.put(project)
     store.knowledge.open_case(case_id, project_id=project.id, loop=loop.NAME, title=f"evolve {folder.name}", at=at)
     store.casework.put(case_id, "asked", "0", body, at)
+    store.casework.put(case_id, "planted", "0", planted(suite), at)
     store.budgets.open_share(case_id, _amount(lathe, asked), store.budgets.of_project(project.id))
     if not store.casework.list(case_id, "begun"):  # a run that goes on is not told what was tried elsewhere meanwhile
         _bar_failures(store, case_id, suite.hash, at)

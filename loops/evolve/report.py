@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from loops.evolve.acceptance import detectable
-from loops.evolve.board import board, total
+from loops.evolve.board import board, in_rounds, sentence, sums, total
 from loops.evolve.board import lines as lines_of
 from loops.evolve.ideas import SAME, likeness
 from loops.evolve.journal import Body
@@ -81,7 +81,10 @@ def summary(history: History) -> dict[str, Any]:
         "placebo_rounds": len(kinds[PLACEBO]), "placebo_at_gate": len(placebo), "placebo_accepted": false,
         "placebo_rate_high95": float(special.betaincinv(false + 1, max(len(placebo) - false, 0.5), 0.95)),
         "control": [{"round": body["round"], "seen": body["standing"] == "accepted"} for body in kinds[CONTROL]],
-        "canary_hits": total(canaries), "canaries": [vars(row) | {"total": row.total} for row in canaries],
+        "canary_hits": total(canaries), "canary_hits_of": sums(canaries), "canaries_say": sentence(canaries),
+        "canaries": [
+            {**vars(row), "total": row.total, "coverage": row.coverage, "in_rounds": in_rounds(row)} for row in canaries
+        ],
         "fork": history.journal.get("fork", "0"), "refusals": refusals,
         "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
     }  # fmt: skip
@@ -171,7 +174,8 @@ def markdown(history: History) -> str:
         f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
         f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
         f"- Positive control: {_control(facts)}.",
-        f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
+        f"- Canary hits: {facts['canary_hits']} ({facts['canaries_say']}).",
+        f"- Repeats of failed ideas: {facts['repeats']}.",
         "",
         *_canaries(history, facts["refusals"]),
         "## Sealed tasks",

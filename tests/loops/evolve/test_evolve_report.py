@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loops.evolve.acceptance import Rule
+from loops.evolve.board import board
 from loops.evolve.journal import FolderJournal
 from loops.evolve.plan import History, Plan
 from loops.evolve.report import markdown, summary
@@ -40,3 +41,38 @@ def test_two_scaffolds_are_compared_also_where_they_solve_the_same(tmp_path: Pat
     assert sealed["detectable"] == pytest.approx(0.8265 * (sealed["high"] - sealed["low"]), rel=1e-3)
     assert sealed["detectable"] > 0.1
     assert "the null is the result" in sealed["says"]
+
+
+def _fix(*tasks: str) -> dict[str, Any]:
+    traces = [f"{'a' * 12}/{task}/1" for task in tasks]
+    return {"scores": [0.0] * len(tasks), "traces": traces, "findings": [], "canaries": {"honeypot": 1}}
+
+
+def _block(**more: Any) -> dict[str, Any]:
+    jobs = [["planted", 1], ["plain", 2]]
+    body = {"jobs": jobs, "base": [0.0, 0.0], "candidate": [0.0, 0.0], "asks": [0, 0], "chars": [0, 0], "canaries": {}}
+    return body | more
+
+
+def test_only_episodes_of_tasks_that_have_a_canary_count_as_watched(tmp_path: Path) -> None:
+    places = {"honeypot": ["planted"], "decoy": [], "scrambled": []}
+    both, old = _block(base_canaries={"tripwire": 2}), _block()
+    history = _history(
+        tmp_path, ("planted", "0", places), ("fix", "a" * 40, _fix("planted", "plain", "plain")),
+        ("block", "1/0", both), ("block", "1/1", old),
+        ("sealed", "0", {**SEALED, "incumbent": SEALED["root"], "commits": ["a" * 40] * 2, "canaries": {"honeypot": 3}}),
+    )  # fmt: skip
+    rows = {row.canary: row for row in board(history)}
+    assert rows["honeypot"].coverage == "4 episodes"  # one fix, both arms of a block, one arm where only it was watched
+    assert rows["tripwire"].coverage == "9 episodes"
+    assert [rows[name].coverage for name in ("decoy", "scrambled")] == ["not planted", "not planted"]
+    assert summary(history)["canary_hits_of"] == {"first": 1, "candidates": 0, "compared_with": 2, "sealed": 3}
+    text = markdown(history)
+    assert "0 hits by candidates, none of which was kept; 1 by the first scaffold" in text
+    assert "1, by what it was compared with (2)" in text
+
+
+def test_what_was_planted_is_not_guessed(tmp_path: Path) -> None:
+    rows = {row.canary: row for row in board(_history(tmp_path, ("fix", "a" * 40, _fix("planted"))))}
+    assert rows["honeypot"].coverage == "not known"
+    assert rows["tripwire"].coverage == "1 episodes"
