@@ -16,6 +16,7 @@ from loops.evolve.journal import Body
 from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
 
 _RESAMPLES = 2000
+_DISCORDANT = 0.3  # share of pairs that differ, where none has been seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,36 @@ def summary(history: History) -> dict[str, Any]:
     }  # fmt: skip
     sealed = history.journal.get("sealed", "0")
     found["sealed"] = None if sealed is None else _sealed(sealed)
-    return found
+    return found | _screen(history, found["screened"])
+
+
+def passes_screen(num_episodes: int, screen: float, gain: float, discordant: float = _DISCORDANT) -> float:
+    """The chance that a candidate with this gain on the fix tasks solves `screen` more of so many paired episodes.
+
+    Exact, for pairs that are each won, lost or neither, of which the share `discordant` differs (at least the gain).
+    """
+    differing = max(discordant, abs(gain))
+    pair = np.array([(differing - gain) / 2, 1.0 - differing, (differing + gain) / 2])
+    chances = np.ones(1)
+    for _ in range(num_episodes):
+        chances = np.convolve(chances, pair)
+    sums = np.arange(-num_episodes, num_episodes + 1)
+    return min(1.0, float(chances[sums >= (screen - 1e-9) * num_episodes].sum()))
+
+
+def _screen(history: History, screened: int) -> dict[str, Any]:
+    """What comes before the gate, and how often it holds back what the gate looks for."""
+    plan, first = history.plan, history.journal.get("fix", history.root)
+    if first is None:
+        return {"screen_passes": None, "screen_says": "no fix task has been run yet"}
+    num_episodes = len(first["scores"])
+    chance = passes_screen(num_episodes, plan.screen, plan.rule.effect)
+    says = (
+        f"{screened} rounds never reached the gate: of {num_episodes} fix episodes a candidate has to solve "
+        f"{plan.screen:+.0%} more. One that gains {plan.rule.effect:.0%} there too passes with chance {chance:.2f}, if "
+        "three in ten differ; any power named here is that of the gate alone"
+    )
+    return {"screen_passes": chance, "screen_says": says}
 
 
 def _sealed(sealed: Body) -> dict[str, Any]:
@@ -166,16 +196,7 @@ def markdown(history: History) -> str:
         "",
         "## How sure",
         "",
-        f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
-        f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
-        "been given up: they were not looked for.",
-        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
-        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
-        f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
-        f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
-        f"- Positive control: {_control(facts)}.",
-        f"- Canary hits: {facts['canary_hits']} ({facts['canaries_say']}).",
-        f"- Repeats of failed ideas: {facts['repeats']}.",
+        *_how_sure(history, facts),
         "",
         *_canaries(history, facts["refusals"]),
         "## Sealed tasks",
@@ -189,6 +210,22 @@ def markdown(history: History) -> str:
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _how_sure(history: History, facts: dict[str, Any]) -> list[str]:
+    return [
+        f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
+        f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
+        "been given up: they were not looked for.",
+        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
+        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
+        f"- The screen: {facts['screen_says']}.",
+        f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
+        f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
+        f"- Positive control: {_control(facts)}.",
+        f"- Canary hits: {facts['canary_hits']} ({facts['canaries_say']}).",
+        f"- Repeats of failed ideas: {facts['repeats']}.",
+    ]
 
 
 def _canaries(history: History, refusals: dict[str, int]) -> list[str]:
@@ -226,7 +263,7 @@ def _kept_line(body: dict[str, Any]) -> str:
 
 def _first_detectable(history: History) -> float:
     rule = history.plan.rule
-    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, 0.3)
+    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, _DISCORDANT)
 
 
 def _control(facts: dict[str, Any]) -> str:

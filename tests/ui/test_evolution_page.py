@@ -84,6 +84,7 @@ def test_a_person_reads_what_was_decided_on(page: Page, lathe: RunningLathe, evo
     assert "Detectable gain" in rounds.inner_text()
     page.get_by_text("of the tasks and more would be seen with power 0.9").first.wait_for()
     page.locator(".lt-diff").get_by_text("verify").first.wait_for()
+    page.get_by_text("rounds never reached the gate").wait_for()
 
     page.get_by_role("tab", name="Curves").click()
     for title in ("Fix tasks: the incumbent", "Gate: mean difference"):

@@ -76,6 +76,7 @@ def _facts(whole: Evolution) -> str:
             "Looked for",
             f"gains of {percent(summary['effect_looked_for'])} of the tasks; smaller ones may have been missed",
         ),
+        ("Before the gate", summary["screen_says"]),
         (
             "Placebo rounds",
             f"{summary['placebo_at_gate']} of {summary['placebo_rounds']} reached the gate, "

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loops.evolve.acceptance import Rule
 from loops.evolve.board import board
 from loops.evolve.journal import FolderJournal
 from loops.evolve.plan import History, Plan
-from loops.evolve.report import markdown, summary
+from loops.evolve.report import markdown, passes_screen, summary
 
 SEALED = {"opened_by": "ada", "tasks": ["a", "b"], "seeds": 2, "root": [0.0, 1.0, 0.0, 0.0], "canaries": {}}
 
@@ -57,10 +58,11 @@ def _block(**more: Any) -> dict[str, Any]:
 def test_only_episodes_of_tasks_that_have_a_canary_count_as_watched(tmp_path: Path) -> None:
     places = {"honeypot": ["planted"], "decoy": [], "scrambled": []}
     both, old = _block(base_canaries={"tripwire": 2}), _block()
+    sealed = {**SEALED, "incumbent": SEALED["root"], "commits": ["a" * 40] * 2, "canaries": {"honeypot": 3}}
     history = _history(
         tmp_path, ("planted", "0", places), ("fix", "a" * 40, _fix("planted", "plain", "plain")),
         ("block", "1/0", both), ("block", "1/1", old),
-        ("sealed", "0", {**SEALED, "incumbent": SEALED["root"], "commits": ["a" * 40] * 2, "canaries": {"honeypot": 3}}),
+        ("sealed", "0", sealed),
     )  # fmt: skip
     rows = {row.canary: row for row in board(history)}
     assert rows["honeypot"].coverage == "4 episodes"  # one fix, both arms of a block, one arm where only it was watched
@@ -76,3 +78,17 @@ def test_what_was_planted_is_not_guessed(tmp_path: Path) -> None:
     rows = {row.canary: row for row in board(_history(tmp_path, ("fix", "a" * 40, _fix("planted"))))}
     assert rows["honeypot"].coverage == "not known"
     assert rows["tripwire"].coverage == "1 episodes"
+
+
+def test_what_the_screen_holds_back_is_said(tmp_path: Path) -> None:
+    """Shares of drawn pairs agree with the chance that is said, and so does a case by hand."""
+    assert passes_screen(2, 0.5, 0.2, 0.2) == pytest.approx(0.2**2 + 2 * 0.2 * 0.8)  # one win of two, none is lost
+    assert passes_screen(40, -1.0, 0.1) == pytest.approx(1.0)
+    drawn = np.random.default_rng(0).choice([-1, 0, 1], p=[0.09, 0.7, 0.21], size=(20_000, 40)).sum(axis=1)
+    assert passes_screen(40, 0.05, 0.12) == pytest.approx((drawn >= 2).mean(), abs=0.01)
+    none = _history(tmp_path / "none")
+    assert "no fix task has been run yet" in markdown(none)
+    history = _history(tmp_path / "some", ("fix", "a" * 40, _fix(*["plain"] * 40)))
+    assert summary(history)["screen_passes"] == passes_screen(40, 0.05, 0.2)
+    assert "passes with chance 0.98" in markdown(history)
+    assert "that of the gate alone" in markdown(history)
