@@ -159,6 +159,35 @@ def _kept(body: Body) -> dict[str, Any]:
     return {name: body[name] for name in names} | {"kind": body.get("kind", IDEA)}
 
 
+def evidence_of(history: History, commit: str) -> str:
+    """What is known for or against using a commit of the run: its round's decision, and the sealed tasks."""
+    bodies = [body for body in history.decisions if body["candidate"] == commit]
+    if bodies:
+        decided = _decided(bodies[0])
+    elif commit == history.root:
+        decided = "it is the scaffold that the run began with: nothing was compared with it"
+    else:
+        decided = "its round is NOT decided yet"
+    sealed = history.journal.get("sealed", "0")
+    if sealed is None:
+        return f"{decided}. Sealed tasks: not opened"
+    which = "" if sealed["commits"][1] == commit else ", of ANOTHER scaffold than this one,"
+    return f"{decided}. Sealed tasks{which} after the last round: {_sealed(sealed)['says']}"
+
+
+def _decided(body: Body) -> str:
+    kind = ", a placebo" if body.get("kind") == PLACEBO else ""
+    hits = [f"canary {name} hit {count} times" for name, count in body["canaries"].items()]
+    tested = "never tested in pairs"
+    if body["num_pairs"]:
+        tested = (
+            f"{body['mean']:+.3f} over {body['num_pairs']} pairs, detectable: {body['detectable']:.2f} of the tasks "
+            "and more"
+        )
+    verdict = "kept" if body["kept"] else "NOT kept"
+    return "; ".join([f"round {body['round']}{kind}: {verdict}, {body['why']}", tested, *hits])
+
+
 def first_kept(history: History, move: str) -> int | None:
     """The round in which a change with this move was kept first."""
     return next((body["round"] for body in history.decisions if body["kept"] and move in body["moves"]), None)
