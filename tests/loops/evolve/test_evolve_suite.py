@@ -21,6 +21,10 @@ def test_the_suite_is_large_enough_and_no_task_is_in_two_splits() -> None:
     assert {task.file.kind for task in suite.tasks.values()} == {"bugfix", "terminal", "ml"}
 
 
+def test_the_readme_says_how_many_tasks_there_are() -> None:
+    assert f"{len(read_suite().tasks)} starter tasks" in (STARTER.parent / "README.md").read_text()
+
+
 def test_each_oracle_passes_and_each_start_does_not(evaluator: Evaluator) -> None:
     tasks = evaluator.suite.tasks
     oracle = evaluator.grade([(name, {**task.files, **task.oracle}) for name, task in tasks.items()])
