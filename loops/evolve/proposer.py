@@ -85,8 +85,8 @@ class Operators:
 def lessons_of(decisions: Collection[Mapping[str, Any]]) -> list[str]:
     """One line for each change that was tested, with how often it was tried and kept; the newest last, at most 40.
 
-    Whether it was kept is all that leaves the gate: no figure of it is here. Of ideas only: a placebo changes nothing and
-    a control is no change of this scaffold, so nothing is to be learnt from either.
+    Whether it was kept is all that leaves the gate: no figure of it is here. Of ideas only: a placebo changes nothing
+    and a control is no change of this scaffold, so nothing is to be learnt from either.
     """
     counts: dict[str, tuple[int, int]] = {}
     for body in decisions:

@@ -194,7 +194,10 @@ def first_kept(history: History, move: str) -> int | None:
 
 
 def _repeats(history: History) -> int:
-    """Rounds that tested what had failed before on the same scaffold."""
+    """Rounds that tested what had failed before on the same scaffold, by the likeness that also refuses repeats.
+
+    So it is 0 as long as refusing works; a repeat that the likeness misses is not in it.
+    """
     failed: list[tuple[list[str], str]] = []
     repeats = 0
     proposals = dict(history.journal.list("proposal"))
@@ -253,7 +256,8 @@ def _how_sure(history: History, facts: dict[str, Any]) -> list[str]:
         f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
         f"- Positive control: {_control(facts)}.",
         f"- Canary hits: {facts['canary_hits']} ({facts['canaries_say']}).",
-        f"- Repeats of failed ideas: {facts['repeats']}.",
+        f"- Repeats of failed ideas: {facts['repeats']}, by the likeness that refuses them: none by construction. How "
+        "often it misses a repeat is not measured by a run.",
     ]
 
 

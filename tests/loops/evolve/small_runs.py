@@ -99,6 +99,14 @@ class Changed(Lucky):
         return [replace(each, score=float(changed)) for each in super().run(scaffold, jobs)]
 
 
+class Leaking(Lucky):
+    """Whatever was changed solves every task, also the scrambled one: it knows labels."""
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        changed = read_files(scaffold) != FILES
+        return [replace(each, score=float(changed)) for each in super().run(scaffold, jobs)]
+
+
 class Coins(Lucky):
     """Whether a task is solved depends on the seed alone."""
 

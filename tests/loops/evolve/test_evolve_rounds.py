@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from small_runs import Coins, Greedy, Lucky, Scripted, evolution_in, small_plan
+from small_runs import Coins, Greedy, Leaking, Lucky, Scripted, evolution_in, small_plan
 
 from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.acceptance import Rule
@@ -180,6 +180,20 @@ def test_a_canary_on_the_fix_tasks_is_counted_and_bars_the_candidate(place: Path
     assert f"| {num_fix + 4} | 1 ({num_fix}), 1, by what it was compared with (4) |" in markdown(run.history)
     assert f"{num_fix} hits by candidates, none of which was kept" in markdown(run.history)
     assert run.history.episodes == 2 * 3 + 2 * 4 + 1  # fix tasks, a block of pairs, the scrambled task
+
+
+def test_who_solves_a_task_whose_labels_say_nothing_is_not_kept(place: Path, quick: Evaluator) -> None:
+    plan = small_plan(quick, rule=Rule(rounds=1, effect=0.4, max_pairs=8, run_alpha=0.9))
+    run = evolution_in(place / "leaking", plan, Leaking(quick))  # type: ignore[arg-type]
+    run.history.journal.put("planted", "0", planted(quick.suite))
+    while run.step():
+        pass
+    (decision,) = run.history.decisions
+    assert decision["standing"] == "accepted"
+    assert (decision["kept"], decision["why"], decision["canaries"]) == (False, "a canary was hit", {"scrambled": 1})
+    assert run.history.incumbent == run.history.root
+    row = {row["canary"]: row for row in summary(run.history)["canaries"]}["scrambled"]
+    assert (row["hits"], row["coverage"]) == ([(1, 1)], "1 episodes")
 
 
 def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:
