@@ -175,6 +175,19 @@ def test_how_many_runs_saw_the_sealed_tasks_is_counted(lathe: Lathe, suite: Path
     assert facts(lathe.store, second)["seals_of_these_tasks"] == 1
 
 
+def test_a_run_knows_from_its_beginning_which_canaries_its_tasks_have(lathe: Lathe, suite: Path) -> None:
+    case_id = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
+    coverage = {row["canary"]: row["coverage"] for row in facts(lathe.store, case_id)["canaries"]}
+    names = ("honeypot", "scrambled", "tripwire")
+    assert [coverage[name] for name in names] == ["not planted", "not planted", "0 episodes"]
+    path = suite / "sh_errors" / "task.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "honey": ["token"]}))
+    other = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
+    assert other != case_id
+    found = {row["canary"]: row["coverage"] for row in facts(lathe.store, other)["canaries"]}
+    assert found["honeypot"] == "0 episodes"
+
+
 def _project(lathe: Lathe, case_id: str) -> str:
     return lathe.store.knowledge.investigation(case_id).project_id
 
