@@ -90,8 +90,18 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
             begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, **changes), fork=(case_id, number)), time.time())
     assert len(lathe.store.knowledge.investigations()) == cases
 
-    candidate = next(body["candidate"] for body in found["decisions"] if body["candidate"])
     principal = Principal(name="ada", role=Role.RESEARCHER)
+    controls, candidates = (
+        [
+            body["candidate"]
+            for body in found["decisions"]
+            if body["candidate"] and (body["kind"] == "control") == wanted
+        ]
+        for wanted in (True, False)
+    )
+    with pytest.raises(UserInputError, match="was a control"):
+        promotion(lathe.store, case_id, principal, time.time(), controls[0])
+    candidate = candidates[0]
     proposal = promotion(lathe.store, case_id, principal, time.time(), candidate[:12])
     git = Git(Path(lathe.store.projects.get(proposal.payload["project_id"]).path))
     assert not git("for-each-ref", "refs/lathe/scaffold/plain")
