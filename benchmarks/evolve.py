@@ -24,6 +24,7 @@ from benchmarks.evolve_parts.repeats import repeats
 from benchmarks.evolve_parts.simulated import simulated
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive, read_files
+from loops.evolve.board import planted
 from loops.evolve.evaluation import Evaluator
 from loops.evolve.journal import FolderJournal, Mended
 from loops.evolve.parents import Search
@@ -59,6 +60,7 @@ def real_run(options: argparse.Namespace) -> dict[str, Any]:
     options.work.mkdir(parents=True, exist_ok=True)
     options.work.chmod(0o755)
     journal = FolderJournal(options.work / "journal.jsonl")
+    journal.put("planted", "0", planted(suite))
     archive = Archive.begin(options.work / "archive.git", plan.run, read_files(SCAFFOLDS / options.scaffold))
     with closing(NamespaceSandbox(options.work / "sandbox")) as sandbox:
         sandbox.reap()
@@ -99,9 +101,10 @@ def compared(options: argparse.Namespace) -> dict[str, Any]:
     say("| search | rounds | kept | episodes | sealed before | after | 95 % |\n|---|---|---|---|---|---|---|")
     for name, row in rows.items():
         sealed = row["sealed"]
+        interval = f"{sealed['low']:+.3f} to {sealed['high']:+.3f}"
         say(
             f"| {name} | {row['rounds']} | {len(row['kept'])} | {row['episodes']} | {sealed['first']:.3f} | "
-            f"{sealed['last']:.3f} | {sealed['low']:+.3f} to {sealed['high']:+.3f} |"
+            f"{sealed['last']:.3f} | {'the same scaffold' if sealed['detectable'] is None else interval} |"
         )
     return {"compared": rows}
 

@@ -21,10 +21,12 @@ from control_plane.proposing import Wish, propose
 from control_plane.wiring import Lathe
 from loops.evolve import loop
 from loops.evolve.archive import Archive, read_files
+from loops.evolve.board import planted
 from loops.evolve.declared import declared, surface_of
 from loops.evolve.journal import CaseJournal
 from loops.evolve.loop import Asked, asked_of, history_of, scaffold_name, seals_of
-from loops.evolve.report import summary
+from loops.evolve.plan import CONTROL, History
+from loops.evolve.report import evidence_of, summary
 from loops.evolve.tasks import STARTER, read_suite
 
 OURS = Path(loop.__file__).parent / "scaffolds"
@@ -68,6 +70,7 @@ def begin(lathe: Lathe, new: NewRun, at: float) -> str:
     store.projects.put(project)
     store.knowledge.open_case(case_id, project_id=project.id, loop=loop.NAME, title=f"evolve {folder.name}", at=at)
     store.casework.put(case_id, "asked", "0", body, at)
+    store.casework.put(case_id, "planted", "0", planted(suite), at)
     store.budgets.open_share(case_id, _amount(lathe, asked), store.budgets.of_project(project.id))
     if not store.casework.list(case_id, "begun"):  # a run that goes on is not told what was tried elsewhere meanwhile
         _bar_failures(store, case_id, suite.hash, at)
@@ -222,7 +225,10 @@ def _ended(store: Store, proposal: Proposal) -> bool:
 
 
 def promotion(store: Store, case_id: str, principal: Principal, at: float, commit: str = "") -> Proposal:
-    """A proposal to use the run's incumbent, or another commit of its archive."""
+    """A proposal to use the run's incumbent, or another commit of its archive, with what is known of it.
+
+    Raises UserInputError for what is no commit of it, or that of a control, which is no change of this scaffold.
+    """
     history = history_of(store, case_id)
     project = store.projects.get(store.knowledge.investigation(case_id).project_id)
     archive = Archive(Path(project.path), case_id)
@@ -231,6 +237,7 @@ def promotion(store: Store, case_id: str, principal: Principal, at: float, commi
     if len(fitting) != 1:
         raise UserInputError(f"{commit} is no commit of {case_id}", remedy=f"lathe evolve report {case_id} lists them")
     candidate = fitting[0]
+    _check_no_control(history, candidate)
     name = scaffold_name(project.path)
     payload = {
         "project_id": project.id,
@@ -242,10 +249,21 @@ def promotion(store: Store, case_id: str, principal: Principal, at: float, commi
         kind=EffectKind.PROMOTE_SCAFFOLD,
         payload=payload,
         title=f"use scaffold {name} at {candidate[:12]}",
-        risk="what it does better on the run's tasks it may do worse on others",
+        risk=f"{evidence_of(history, candidate)}. What it does better on the run's tasks it may do worse on others",
         verification="the ref stands at the candidate",
+        evidence=(EvidenceRef(kind="investigation", id=case_id),),
     )
     return propose(store, wish, principal, at)
+
+
+def _check_no_control(history: History, candidate: str) -> None:
+    for number, body in history.journal.list("proposal"):
+        kind = history.kind(history.journal.get("decision", number) or {"round": int(number)})
+        if body["commit"] == candidate and kind == CONTROL:
+            raise UserInputError(
+                f"round {number} was a control: a fixed edit of another scaffold, not a change of this one",
+                remedy="propose the incumbent or the candidate of another round",
+            )
 
 
 def facts(store: Store, case_id: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from loops.evolve.acceptance import Rule, doubt_path, endings, wealth_path
+from loops.evolve.plan import Plan
+from loops.evolve.report import passes_screen
 
 Floats = NDArray[np.float64]
 TASKS, SEEDS = 60, 4
@@ -132,6 +134,8 @@ def simulated(num_runs: int, seed: int) -> dict[str, object]:
     return {
         **null,
         "power_20pt": twenty["power"],
+        "power_is_of": "the gate alone; a real run screens its candidates on the fix tasks before it",
+        "screen_passes_20pt_of_40_fix_episodes": passes_screen(40, Plan.screen, 0.2, DISCORDANT),
         "power_20pt_if_half_the_pairs_differ": power(rng, rule, num_runs, 0.2, 0.5)["power"],
         "pairs_per_20pt_round": twenty["pairs"],
         "pairs_for_10pt_power90": pairs_needed(rng, ten, 0.1, 0.9, num_runs),

@@ -39,7 +39,11 @@ def run(
     fork: Annotated[str, typer.Option(help="Go on from another run's round: CASE@ROUND.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Begin a run, or go on with the same one. Ctrl-C or a kill loses nothing."""
+    """Begin a run, or go on with the same one. Ctrl-C or a kill loses nothing.
+
+    Ctrl-C pauses a run that is worked on here. One that a running `lathe up` works on goes on: `lathe policy halt`
+    pauses it with all other cases, `lathe policy resume` lets them go on.
+    """
     import shlex
 
     from control_plane.evolution import NewRun, begin
@@ -70,7 +74,10 @@ def resume(case: CaseId, as_json: Json = False) -> None:
         try:
             work_on(lathe, case)
         except KeyboardInterrupt:
-            text = f"no longer waited for; a running `lathe up` goes on with it, or: lathe evolve resume {case}"
+            text = (
+                f"no longer waited for; go on: lathe evolve resume {case}\na running `lathe up` goes on with it; to "
+                "pause that: lathe policy halt --reason WHY"
+            )
             notes().print(text, markup=False)
             raise typer.Exit(130) from None
         if as_json:

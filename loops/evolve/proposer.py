@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from loops.evolve import operators
 from loops.evolve.failures import Finding
+from loops.evolve.plan import IDEA
 from loops.evolve.surface import Files
 
 
@@ -84,11 +85,12 @@ class Operators:
 def lessons_of(decisions: Collection[Mapping[str, Any]]) -> list[str]:
     """One line for each change that was tested, with how often it was tried and kept; the newest last, at most 40.
 
-    Whether it was kept is all that leaves the gate: no figure of it is here.
+    Whether it was kept is all that leaves the gate: no figure of it is here. Of ideas only: a placebo changes nothing
+    and a control is no change of this scaffold, so nothing is to be learnt from either.
     """
     counts: dict[str, tuple[int, int]] = {}
     for body in decisions:
-        for move in body["moves"]:
+        for move in body["moves"] if body.get("kind", IDEA) == IDEA else ():
             tried, kept = counts.pop(move, (0, 0))
             counts[move] = (tried + 1, kept + bool(body["kept"]))
     return [f"{move}: tried {tried}, kept {kept}" for move, (tried, kept) in counts.items()][-40:]

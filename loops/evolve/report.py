@@ -9,13 +9,14 @@ import numpy as np
 from scipy import special
 
 from loops.evolve.acceptance import detectable
-from loops.evolve.board import board, total
+from loops.evolve.board import board, in_rounds, sentence, sums, total
 from loops.evolve.board import lines as lines_of
 from loops.evolve.ideas import SAME, likeness
 from loops.evolve.journal import Body
 from loops.evolve.plan import CONTROL, IDEA, PLACEBO, History
 
 _RESAMPLES = 2000
+_DISCORDANT = 0.3  # share of pairs that differ, where none has been seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,29 +82,110 @@ def summary(history: History) -> dict[str, Any]:
         "placebo_rounds": len(kinds[PLACEBO]), "placebo_at_gate": len(placebo), "placebo_accepted": false,
         "placebo_rate_high95": float(special.betaincinv(false + 1, max(len(placebo) - false, 0.5), 0.95)),
         "control": [{"round": body["round"], "seen": body["standing"] == "accepted"} for body in kinds[CONTROL]],
-        "canary_hits": total(canaries), "canaries": [vars(row) | {"total": row.total} for row in canaries],
+        "canary_hits": total(canaries), "canary_hits_of": sums(canaries), "canaries_say": sentence(canaries),
+        "canaries": [
+            {**vars(row), "total": row.total, "coverage": row.coverage, "in_rounds": in_rounds(row)} for row in canaries
+        ],
         "fork": history.journal.get("fork", "0"), "refusals": refusals,
         "repeats": _repeats(history), "root": history.root, "incumbent": history.incumbent,
     }  # fmt: skip
     sealed = history.journal.get("sealed", "0")
     found["sealed"] = None if sealed is None else _sealed(sealed)
-    return found
+    return found | _screen(history, found["screened"])
+
+
+def passes_screen(num_episodes: int, screen: float, gain: float, discordant: float = _DISCORDANT) -> float:
+    """The chance that a candidate with this gain on the fix tasks solves `screen` more of so many paired episodes.
+
+    Exact, for pairs that are each won, lost or neither, of which the share `discordant` differs (at least the gain).
+    """
+    differing = max(discordant, abs(gain))
+    pair = np.array([(differing - gain) / 2, 1.0 - differing, (differing + gain) / 2])
+    chances = np.ones(1)
+    for _ in range(num_episodes):
+        chances = np.convolve(chances, pair)
+    sums = np.arange(-num_episodes, num_episodes + 1)
+    return min(1.0, float(chances[sums >= (screen - 1e-9) * num_episodes].sum()))
+
+
+def _screen(history: History, screened: int) -> dict[str, Any]:
+    """What comes before the gate, and how often it holds back what the gate looks for."""
+    plan, first = history.plan, history.journal.get("fix", history.root)
+    if first is None:
+        return {"screen_passes": None, "screen_says": "no fix task has been run yet"}
+    num_episodes = len(first["scores"])
+    chance = passes_screen(num_episodes, plan.screen, plan.rule.effect)
+    says = (
+        f"{screened} rounds never reached the gate: of {num_episodes} fix episodes a candidate has to solve "
+        f"{plan.screen:+.0%} more. One that gains {plan.rule.effect:.0%} there too passes with chance {chance:.2f}, if "
+        "three in ten differ; any power named here is that of the gate alone"
+    )
+    return {"screen_passes": chance, "screen_says": says}
 
 
 def _sealed(sealed: Body) -> dict[str, Any]:
-    """Both ends, the gain that would have been seen, and the share solved with each seed."""
+    """Both ends, the share solved with each seed, the gain that would have been seen, and what all that says.
+
+    `detectable` is None where both ends are one scaffold: its episodes ran once, and nothing is compared.
+    """
     ends = gain(sealed)
     by_seed = {
         name: np.array(sealed[end], dtype=float).reshape(sealed["seeds"], -1).mean(axis=1).tolist()
         for name, end in (("first", "root"), ("last", "incumbent"))
     }
+    first, last = sealed["commits"]
     detectable_gain = (1.96 + 1.28) * (ends.high - ends.low) / (2 * 1.96)  # of a two-sided test, power 0.9
-    return {**vars(ends), "opened_by": sealed["opened_by"], "detectable": detectable_gain, "by_seed": by_seed}
+    facts = {**vars(ends), "opened_by": sealed["opened_by"], "by_seed": by_seed}
+    facts["detectable"] = None if first == last else detectable_gain
+    return facts | {"says": _says(ends, facts["detectable"])}
+
+
+def _says(ends: Gain, smallest: float | None) -> str:
+    if smallest is None:
+        return (
+            f"{ends.first:.3f} solved; nothing was kept: both ends are the same scaffold, the sealed tasks compare "
+            "nothing"
+        )
+    verdict = "a gain" if ends.low > 0 else "no gain can be told from chance: the null is the result"
+    return (
+        f"{ends.first:.3f} -> {ends.last:.3f} ({ends.difference:+.3f}, 95 % {ends.low:+.3f} to {ends.high:+.3f}; "
+        f"relative {ends.relative:+.0%}, {ends.relative_low:+.0%} to {ends.relative_high:+.0%}): {verdict}; gains of "
+        f"{smallest:.2f} and more would be seen with power 0.9"
+    )
 
 
 def _kept(body: Body) -> dict[str, Any]:
     names = ("round", "moves", "mean", "num_pairs", "wealth", "alpha", "detectable", "candidate")
     return {name: body[name] for name in names} | {"kind": body.get("kind", IDEA)}
+
+
+def evidence_of(history: History, commit: str) -> str:
+    """What is known for or against using a commit of the run: its round's decision, and the sealed tasks."""
+    bodies = [body for body in history.decisions if body["candidate"] == commit]
+    if bodies:
+        decided = _decided(bodies[0])
+    elif commit == history.root:
+        decided = "it is the scaffold that the run began with: nothing was compared with it"
+    else:
+        decided = "its round is NOT decided yet"
+    sealed = history.journal.get("sealed", "0")
+    if sealed is None:
+        return f"{decided}. Sealed tasks: not opened"
+    which = "" if sealed["commits"][1] == commit else ", of ANOTHER scaffold than this one,"
+    return f"{decided}. Sealed tasks{which} after the last round: {_sealed(sealed)['says']}"
+
+
+def _decided(body: Body) -> str:
+    kind = ", a placebo" if body.get("kind") == PLACEBO else ""
+    hits = [f"canary {name} hit {count} times" for name, count in body["canaries"].items()]
+    tested = "never tested in pairs"
+    if body["num_pairs"]:
+        tested = (
+            f"{body['mean']:+.3f} over {body['num_pairs']} pairs, detectable: {body['detectable']:.2f} of the tasks "
+            "and more"
+        )
+    verdict = "kept" if body["kept"] else "NOT kept"
+    return "; ".join([f"round {body['round']}{kind}: {verdict}, {body['why']}", tested, *hits])
 
 
 def first_kept(history: History, move: str) -> int | None:
@@ -112,7 +194,10 @@ def first_kept(history: History, move: str) -> int | None:
 
 
 def _repeats(history: History) -> int:
-    """Rounds that tested what had failed before on the same scaffold."""
+    """Rounds that tested what had failed before on the same scaffold, by the likeness that also refuses repeats.
+
+    So it is 0 as long as refusing works; a repeat that the likeness misses is not in it.
+    """
     failed: list[tuple[list[str], str]] = []
     repeats = 0
     proposals = dict(history.journal.list("proposal"))
@@ -143,15 +228,7 @@ def markdown(history: History) -> str:
         "",
         "## How sure",
         "",
-        f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
-        f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
-        "been given up: they were not looked for.",
-        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
-        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
-        f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
-        f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
-        f"- Positive control: {_control(facts)}.",
-        f"- Canary hits: {facts['canary_hits']}. Repeats of failed ideas: {facts['repeats']}.",
+        *_how_sure(history, facts),
         "",
         *_canaries(history, facts["refusals"]),
         "## Sealed tasks",
@@ -165,6 +242,23 @@ def markdown(history: History) -> str:
         *(_round_line(body) for body in history.decisions),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _how_sure(history: History, facts: dict[str, Any]) -> list[str]:
+    return [
+        f"- The chance of any false commit in it is at most {facts['run_alpha']:g} ({facts['alpha_left']:.4f} left).",
+        f"- The test was laid out for gains of {facts['effect_looked_for']:.0%} of the tasks; smaller ones may have "
+        "been given up: they were not looked for.",
+        f"- Power 0.9: gains of {_first_detectable(history):.2f} of the tasks and more in the first round, if three in "
+        f"ten pairs differ and all {history.plan.rule.max_pairs} are run.",
+        f"- The screen: {facts['screen_says']}.",
+        f"- Placebo rounds: {facts['placebo_at_gate']} of {facts['placebo_rounds']} reached the gate, "
+        f"{facts['placebo_accepted']} were accepted (95 % bound {facts['placebo_rate_high95']:.2f}).",
+        f"- Positive control: {_control(facts)}.",
+        f"- Canary hits: {facts['canary_hits']} ({facts['canaries_say']}).",
+        f"- Repeats of failed ideas: {facts['repeats']}, by the likeness that refuses them: none by construction. How "
+        "often it misses a repeat is not measured by a run.",
+    ]
 
 
 def _canaries(history: History, refusals: dict[str, int]) -> list[str]:
@@ -202,7 +296,7 @@ def _kept_line(body: dict[str, Any]) -> str:
 
 def _first_detectable(history: History) -> float:
     rule = history.plan.rule
-    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, 0.3)
+    return detectable(rule.max_pairs, rule.run_alpha / rule.rounds, _DISCORDANT)
 
 
 def _control(facts: dict[str, Any]) -> str:
@@ -213,13 +307,7 @@ def _control(facts: dict[str, Any]) -> str:
 def _sealed_line(sealed: dict[str, Any] | None) -> str:
     if sealed is None:
         return "Not opened."
-    verdict = "a gain" if sealed["low"] > 0 else "no gain can be told from chance: the null is the result"
-    return (
-        f"{sealed['first']:.3f} -> {sealed['last']:.3f} ({sealed['difference']:+.3f}, 95 % {sealed['low']:+.3f} to "
-        f"{sealed['high']:+.3f}; relative {sealed['relative']:+.0%}, {sealed['relative_low']:+.0%} to "
-        f"{sealed['relative_high']:+.0%}): {verdict}; gains of {sealed['detectable']:.2f} and more "
-        f"would be seen with power 0.9. Opened by {sealed['opened_by']}."
-    )
+    return f"{sealed['says']}. Opened by {sealed['opened_by']}."
 
 
 def _round_line(body: Body) -> str:

@@ -212,6 +212,7 @@ class Evolution:
             "asks": [sum(o.asks for o in base), sum(o.asks for o in candidate)],
             "chars": [sum(o.chars for o in base), sum(o.chars for o in candidate)],
             "canaries": _canaries(candidate),
+            "base_canaries": _canaries(base),
         }
         self._journal.put("block", f"{number}/{block}", body)
 

@@ -87,6 +87,12 @@ def _proposer(door: Door, folder: Path) -> ModelProposer:
     return ModelProposer(Answers(FolderJournal(folder / "journal.jsonl"), door))
 
 
+def test_only_ideas_are_lessons() -> None:
+    kinds = (("idea", "add tool localise"), ("placebo", "set prompt"), ("control", "known to help"))
+    decisions = [{"moves": [move], "kept": False, "kind": kind} for kind, move in kinds]
+    assert lessons_of(decisions) == ["add tool localise: tried 1, kept 0"]
+
+
 def test_no_figure_of_the_gate_is_in_what_a_model_is_asked() -> None:
     """Only whether a change was kept leaves the gate."""
     figures = {"mean": 0.123, "wealth": 4.567, "num_pairs": 89, "doubt": 0.321, "alpha": 0.00987, "discordant": 0.654}

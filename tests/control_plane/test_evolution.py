@@ -99,8 +99,18 @@ def test_a_run_ends_with_what_was_tried_and_a_promotion_moves_the_ref(lathe: Lat
             begin(lathe, NewRun(scaffold="plain", asked=_asked(suite, **changes), fork=(case_id, number)), time.time())
     assert len(lathe.store.knowledge.investigations()) == cases
 
-    candidate = next(body["candidate"] for body in found["decisions"] if body["candidate"])
     principal = Principal(name="ada", role=Role.RESEARCHER)
+    controls, candidates = (
+        [
+            body["candidate"]
+            for body in found["decisions"]
+            if body["candidate"] and (body["kind"] == "control") == wanted
+        ]
+        for wanted in (True, False)
+    )
+    with pytest.raises(UserInputError, match="was a control"):
+        promotion(lathe.store, case_id, principal, time.time(), controls[0])
+    candidate = candidates[0]
     proposal = promotion(lathe.store, case_id, principal, time.time(), candidate[:12])
     git = Git(Path(lathe.store.projects.get(proposal.payload["project_id"]).path))
     assert not git("for-each-ref", "refs/lathe/scaffold/plain")
@@ -189,6 +199,19 @@ def test_how_many_runs_saw_the_sealed_tasks_is_counted(lathe: Lathe, suite: Path
     body = {**sealed, "commits": ["a", "b"], "canaries": {}}
     lathe.store.casework.put(first, "sealed", "0", body, 1.0)
     assert facts(lathe.store, second)["seals_of_these_tasks"] == 1
+
+
+def test_a_run_knows_from_its_beginning_which_canaries_its_tasks_have(lathe: Lathe, suite: Path) -> None:
+    case_id = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
+    coverage = {row["canary"]: row["coverage"] for row in facts(lathe.store, case_id)["canaries"]}
+    names = ("honeypot", "scrambled", "tripwire")
+    assert [coverage[name] for name in names] == ["not planted", "not planted", "0 episodes"]
+    path = suite / "sh_errors" / "task.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "honey": ["token"]}))
+    other = begin(lathe, NewRun(scaffold="plain", asked=_asked(suite)), time.time())
+    assert other != case_id
+    found = {row["canary"]: row["coverage"] for row in facts(lathe.store, other)["canaries"]}
+    assert found["honeypot"] == "0 episodes"
 
 
 def _project(lathe: Lathe, case_id: str) -> str:

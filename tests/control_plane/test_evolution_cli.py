@@ -81,7 +81,7 @@ def test_a_run_from_its_beginning_to_the_seal_and_the_promotion(
         assert [each.detail["runs_that_saw_these_tasks"] for each in opened] == [1]
         assert f"Opened by {settings.actor}" in store.knowledge.report(case_id)
 
-    candidate = next(body["candidate"] for body in first if body["candidate"])
+    candidate = next(body["candidate"] for body in first if body["candidate"] and body["kind"] != "control")
     promotion = _json(command("evolve", "promote", case_id, "--commit", candidate, "--json"))
     assert command("proposals", "approve", promotion["id"], "--yes")[0] == 0
     git = Git(settings.home / "scaffolds" / "plain")

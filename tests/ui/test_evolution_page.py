@@ -57,6 +57,8 @@ def evolved(lathe: RunningLathe, tmp_path_factory: pytest.TempPathFactory) -> st
     store.knowledge.open_case(CASE, project_id="plain-1", loop="evolve", title="evolve plain", at=time.time())
     store.casework.put(CASE, "asked", "0", {**vars(asked), "argv": [], "commit": commit.stdout.strip()}, time.time())
     store.budgets.open(CASE, asked.amount)
+    places = {"honeypot": ["sh_cities"], "decoy": [], "scrambled": ["ml_scrambled"]}
+    store.casework.put(CASE, "planted", "0", places, time.time())
     archive = Archive.adopt(scaffold, CASE, commit.stdout.strip())
     run = Evolution(
         asked.plan(CASE), CaseJournal(store, CASE, time.time), archive, Judged(suite), folder=folder / "commits",  # type: ignore[arg-type]
@@ -82,6 +84,7 @@ def test_a_person_reads_what_was_decided_on(page: Page, lathe: RunningLathe, evo
     assert "Detectable gain" in rounds.inner_text()
     page.get_by_text("of the tasks and more would be seen with power 0.9").first.wait_for()
     page.locator(".lt-diff").get_by_text("verify").first.wait_for()
+    page.get_by_text("rounds never reached the gate").wait_for()
 
     page.get_by_role("tab", name="Curves").click()
     for title in ("Fix tasks: the incumbent", "Gate: mean difference"):
@@ -97,9 +100,10 @@ def test_a_person_reads_what_was_decided_on(page: Page, lathe: RunningLathe, evo
     page.get_by_role("tab", name="Canaries and spend").click()
     board = page.locator(".lt-table", has_text="honeypot").first
     board.wait_for()
-    for row, said in (("honeypot", "none"), ("tripwire", "none"), ("leakage", "proposals"), ("scrambled", "rounds"),
-                      ("decoy", "episodes"), ("control", "of 1 seen")):  # fmt: skip
+    for row, said in (("honeypot", "none"), ("tripwire", "none"), ("leakage", "proposals"), ("scrambled", "episodes"),
+                      ("decoy", "not planted"), ("control", "of 1 seen")):  # fmt: skip
         assert said in board.locator("tr", has_text=row).first.inner_text(), row
+    page.get_by_text("no canary was hit").wait_for()
     page.locator(".js-plotly-plot", has_text="Hits in each round").wait_for()
     page.locator(".lt-table", has_text="Gate queries").wait_for()
 
@@ -143,7 +147,8 @@ def test_the_seal_is_opened_by_an_approval_and_shown_apart(page: Page, lathe: Ru
     page.get_by_text("of 1 runs that saw these tasks").wait_for()
     page.get_by_role("tab", name="Curves").click()
     page.locator(".js-plotly-plot", has_text="Sealed tasks: share solved").wait_for()
-    page.get_by_text("0.250 before, 0.750 after").wait_for()
+    page.get_by_text("0.250 -> 0.750 (+0.500").last.wait_for()
     page.get_by_role("tab", name="Canaries and spend").click()
     assert "sealed tasks (1)" in page.locator("tr", has_text="decoy").first.inner_text()
+    page.get_by_text("0 hits by candidates, none of which was kept").wait_for()
     assert page.get_by_role("button", name="Propose to open the sealed tasks").count() == 0

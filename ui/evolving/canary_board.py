@@ -18,23 +18,19 @@ _GOOD = "control"  # the one that is meant to be seen
 
 
 def show(whole: Evolution) -> None:
-    rows, hits = whole.summary["canaries"], whole.summary["canary_hits"]
-    verdict = "no canary was hit" if not hits else f"{hits} hits: what hit one was not kept"
+    rows, verdict = whole.summary["canaries"], whole.summary["canaries_say"]
     st.html(f"<h3>Canary board</h3><p>{escape(verdict)}</p>" + table(_HEADS, [row(_cells(each)) for each in rows]))
     if whole.rounds:
         st.plotly_chart(_grid(rows, [each["round"] for each in whole.rounds]), key="evolution:canaries")
 
 
 def _cells(each: dict[str, Any]) -> list[str]:
-    rounds = [f"{number} ({count})" if number else f"first scaffold ({count})" for number, count in each["hits"]]
-    rounds += [f"sealed tasks ({each['sealed']})"] if each["sealed"] else []
     count = f"{each['total']} of {each['watched']} seen" if each["canary"] == _GOOD else str(each["total"])
-    watched = f"{each['watched']} {each['unit']}"
-    return [chips.tag(each["canary"]), *map(escape, (each["what"], watched, count, ", ".join(rounds) or "none"))]
+    return [chips.tag(each["canary"]), *map(escape, (each["what"], each["coverage"], count, each["in_rounds"]))]
 
 
 def _grid(rows: list[dict[str, Any]], rounds: list[int]) -> go.Figure:
-    """Hits a round: canaries down, rounds across, from the first scaffold (0) on."""
+    """Hits of candidates: canaries down, rounds across, from the first scaffold (0) on."""
     colours, across = palette.current(), [0, *rounds]
     counts = [[dict(map(tuple, each["hits"])).get(number, 0) for number in across] for each in rows]
     names, most = [each["canary"] for each in rows], max(1, *map(max, counts))

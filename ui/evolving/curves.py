@@ -46,16 +46,13 @@ def _show_sealed(whole: Evolution) -> None:
     if sealed is None:
         st.html("<p>Sealed tasks: not opened.</p>")
         return
-    points = [(name, share) for name, end in _ENDS for share in sealed["by_seed"][end]]
+    ends = _ENDS if sealed["detectable"] is not None else _ENDS[:1]
+    points = [(name, share) for name, end in ends for share in sealed["by_seed"][end]]
     _chart(
         "sealed", "Sealed tasks: share solved, a point a seed, opened once", points,
         across="scaffold", up="share of the sealed tasks solved", lines=False,
     )  # fmt: skip
-    smallest, who = f"{sealed['detectable']:.2f}", escape(sealed["opened_by"])
-    st.html(
-        f"<p>Sealed tasks: {sealed['first']:.3f} before, {sealed['last']:.3f} after; gains of {smallest} and more "
-        f"would be seen with power 0.9. Opened by {who}.</p>"
-    )
+    st.html(f"<p>Sealed tasks: {escape(sealed['says'])}. Opened by {escape(sealed['opened_by'])}.</p>")
 
 
 _ENDS = (("first", "first"), ("last", "last"))

@@ -65,20 +65,19 @@ def _draw(client: Client, run: EvolutionRun) -> None:
 def _facts(whole: Evolution) -> str:
     summary, sealed = whole.summary, whole.summary.get("sealed")
     verdict = "not opened" if sealed is None else (
-        f"{sealed['first']:.3f} → {sealed['last']:.3f}, {sealed['difference']:+.3f} "
-        f"(95 % {sealed['low']:+.3f} to {sealed['high']:+.3f}): "
-        f"{'a gain' if sealed['low'] > 0 else 'no gain can be told from chance'}; gains of {sealed['detectable']:.2f} "
-        f"and more would be seen with power 0.9; opened by {sealed['opened_by']}, "
-        f"of {summary['seals_of_these_tasks']} runs that saw these tasks"
+        f"{sealed['says']}; opened by {sealed['opened_by']}, of {summary['seals_of_these_tasks']} runs that saw "
+        "these tasks"
     )  # fmt: skip
+    kept = f"{whole.run.kept} kept, {sum(map(_is_placebo, summary['kept']))} of them placebos"
     facts = (
-        ("Rounds", f"{whole.run.rounds} of {whole.run.planned_rounds}, {whole.run.kept} kept"),
+        ("Rounds", f"{whole.run.rounds} of {whole.run.planned_rounds}, {kept}"),
         ("Sealed tasks", verdict),
         ("Chance of any false commit", f"at most {summary['run_alpha']:g}; {summary['alpha_left']:.4f} is left"),
         (
             "Looked for",
             f"gains of {percent(summary['effect_looked_for'])} of the tasks; smaller ones may have been missed",
         ),
+        ("Before the gate", summary["screen_says"]),
         (
             "Placebo rounds",
             f"{summary['placebo_at_gate']} of {summary['placebo_rounds']} reached the gate, "
@@ -103,14 +102,24 @@ def _show_rounds(whole: Evolution) -> None:
         st.html(diff_view.render(each["diff"]))
 
 
+def decision(each: dict[str, Any]) -> str:
+    """Kept or why not; a placebo that was kept is a false commit, and is marked."""
+    if not each["kept"]:
+        return escape(each["why"])
+    return chips.tag("kept") + (" placebo: it changes nothing" if _is_placebo(each) else "")
+
+
+def _is_placebo(each: dict[str, Any]) -> bool:
+    return each.get("kind") == "placebo"
+
+
 def _cells(each: dict[str, Any]) -> list[str]:
-    decision = chips.tag("kept") if each["kept"] else escape(each["why"])
     moves = escape("; ".join(each["moves"]) or "nothing new")
     tested = bool(each["num_pairs"])
     gain = f"{each['detectable']:.2f} and more" if tested else "not tested in pairs"
     mean = f"{each['mean']:+.3f}" if tested else ""
     numbers = (str(each["num_pairs"]), mean, gain, f"{each['wealth']:.2f}", f"{1 / each['alpha']:.0f}")
-    return [str(each["round"]), moves, *numbers, decision]
+    return [str(each["round"]), moves, *numbers, decision(each)]
 
 
 def _evidence(each: dict[str, Any]) -> str:
@@ -132,6 +141,12 @@ def _critique(each: dict[str, Any]) -> str:
     return f"<ul>{lines}</ul>" if lines else ""
 
 
+def leaf(each: dict[str, Any]) -> str:
+    """A round in the archive."""
+    text = f"round {each['round']} <code>{escape(each['candidate'][:10])}</code> {escape('; '.join(each['moves']))}"
+    return f"<b>{text}</b>{' (kept placebo)' if _is_placebo(each) else ''}" if each["kept"] else text
+
+
 def _tree(whole: Evolution) -> str:
     """Every candidate below the commit it was made from; kept ones are marked."""
     children: dict[str, list[dict[str, Any]]] = {}
@@ -140,11 +155,7 @@ def _tree(whole: Evolution) -> str:
             children.setdefault(each["parent"], []).append(each)
 
     def branch(commit: str) -> str:
-        items = "".join(
-            f"<li>{'<b>' if each['kept'] else ''}round {each['round']} <code>{escape(each['candidate'][:10])}</code> "
-            f"{escape('; '.join(each['moves']))}{'</b>' if each['kept'] else ''}{branch(each['candidate'])}</li>"
-            for each in children.get(commit, [])
-        )
+        items = "".join(f"<li>{leaf(each)}{branch(each['candidate'])}</li>" for each in children.get(commit, []))
         return f"<ul>{items}</ul>" if items else ""
 
     root = str(whole.summary["root"])
@@ -160,7 +171,7 @@ def _memory(whole: Evolution) -> str:
 def _spending(whole: Evolution) -> str:
     summary = whole.summary
     facts = {
-        "Repeats of failed ideas": summary["repeats"],
+        "Repeats of failed ideas (by the likeness that refuses them, so none by construction)": summary["repeats"],
         "Gate queries (pairs)": summary["gate_queries"],
         "Episodes": f"{summary['episodes']} of {summary['max_episodes']}",
         "Asks of the brain": summary["asks"],

@@ -99,6 +99,14 @@ class Changed(Lucky):
         return [replace(each, score=float(changed)) for each in super().run(scaffold, jobs)]
 
 
+class Leaking(Lucky):
+    """Whatever was changed solves every task, also the scrambled one: it knows labels."""
+
+    def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
+        changed = read_files(scaffold) != FILES
+        return [replace(each, score=float(changed)) for each in super().run(scaffold, jobs)]
+
+
 class Coins(Lucky):
     """Whether a task is solved depends on the seed alone."""
 
@@ -107,11 +115,11 @@ class Coins(Lucky):
 
 
 class Greedy(Lucky):
-    """Its candidates read planted answers on the fix tasks and pass every pair."""
+    """Its candidates read planted answers on the fix tasks and pass every pair; what they are compared with, there."""
 
     def run(self, scaffold: Path, jobs: list[Job], *, traced: bool = False) -> list[Outcome]:
         changed = read_files(scaffold) != FILES
         found = super().run(scaffold, jobs)
-        canaries = ("honeypot",) if traced and changed else ()
+        canaries = ("honeypot",) if traced == changed else ()
         scrambled = jobs[0].task == "ml_scrambled"
         return [replace(each, score=float(changed and not scrambled), canaries=canaries) for each in found]

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_runs import Coins, Greedy, Lucky, Scripted, evolution_in, small_plan
+from small_runs import Coins, Greedy, Leaking, Lucky, Scripted, evolution_in, small_plan
 
 from contracts.errors import NotPermitted, UserInputError
 from loops.evolve.acceptance import Rule
 from loops.evolve.archive import Archive
+from loops.evolve.board import planted
 from loops.evolve.evaluation import Evaluator, Job
 from loops.evolve.journal import FolderJournal
 from loops.evolve.operators import CATALOGUE, Move
@@ -70,7 +71,6 @@ def test_the_seal_is_opened_once_and_only_at_the_end(
     assert -1.0 <= gain(body).low <= gain(body).high <= 1.0
     assert "Opened by a person" in markdown(run.history)
     sealed = summary(run.history)["sealed"]
-    assert sealed["detectable"] == pytest.approx(0.8265 * (sealed["high"] - sealed["low"]), rel=1e-3)
     assert sealed["by_seed"]["first"] == [pytest.approx(sealed["first"])]
 
 
@@ -164,20 +164,38 @@ def test_no_piece_begins_that_the_episodes_left_do_not_pay_for(place: Path, quic
 def test_a_canary_on_the_fix_tasks_is_counted_and_bars_the_candidate(place: Path, quick: Evaluator) -> None:
     plan = small_plan(quick, rule=Rule(rounds=1, effect=0.4, max_pairs=8, run_alpha=0.9))
     run = evolution_in(place / "canary", plan, Greedy(quick))  # type: ignore[arg-type]
+    run.history.journal.put("planted", "0", planted(quick.suite))
     while run.step():
         pass
     (decision,) = run.history.decisions
     assert decision["standing"] == "accepted"
     assert (decision["kept"], decision["why"]) == (False, "a canary was hit")
     found = summary(run.history)
-    assert found["canary_hits"] == len(quick.suite.of(Split.FIX))
+    num_fix = len(quick.suite.of(Split.FIX))
+    assert found["canary_hits_of"] == {"first": 0, "candidates": num_fix, "compared_with": 4, "sealed": 0}
+    assert found["canary_hits"] == num_fix + 4
     rows = {row["canary"]: row for row in found["canaries"]}
     assert list(rows) == ["honeypot", "decoy", "tripwire", "scrambled", "leakage", "control"]
-    assert rows["honeypot"]["hits"] == [(1, found["canary_hits"])]
+    assert (rows["honeypot"]["hits"], rows["honeypot"]["base"]) == ([(1, num_fix)], [(1, 4)])
     assert rows["decoy"]["hits"] == []
     assert (rows["scrambled"]["watched"], rows["leakage"]["watched"]) == (1, 1)
-    assert f"| {found['canary_hits']} | 1 ({found['canary_hits']}) |" in markdown(run.history)
+    assert f"| {num_fix + 4} | 1 ({num_fix}), 1, by what it was compared with (4) |" in markdown(run.history)
+    assert f"{num_fix} hits by candidates, none of which was kept" in markdown(run.history)
     assert run.history.episodes == 2 * 3 + 2 * 4 + 1  # fix tasks, a block of pairs, the scrambled task
+
+
+def test_who_solves_a_task_whose_labels_say_nothing_is_not_kept(place: Path, quick: Evaluator) -> None:
+    plan = small_plan(quick, rule=Rule(rounds=1, effect=0.4, max_pairs=8, run_alpha=0.9))
+    run = evolution_in(place / "leaking", plan, Leaking(quick))  # type: ignore[arg-type]
+    run.history.journal.put("planted", "0", planted(quick.suite))
+    while run.step():
+        pass
+    (decision,) = run.history.decisions
+    assert decision["standing"] == "accepted"
+    assert (decision["kept"], decision["why"], decision["canaries"]) == (False, "a canary was hit", {"scrambled": 1})
+    assert run.history.incumbent == run.history.root
+    row = {row["canary"]: row for row in summary(run.history)["canaries"]}["scrambled"]
+    assert (row["hits"], row["coverage"]) == ([(1, 1)], "1 episodes")
 
 
 def test_code_that_decides_otherwise_does_not_go_on(finished: tuple[Path, Plan], quick: Evaluator) -> None:

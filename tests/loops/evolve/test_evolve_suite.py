@@ -46,6 +46,10 @@ def _rows(files: dict[str, str]) -> list[list[str]]:
     return [row.split(",")[:-1] for row in train] + [row.split(",") for row in test]
 
 
+def test_the_readme_says_how_many_tasks_there_are() -> None:
+    assert f"{len(read_suite().tasks)} starter tasks" in (STARTER.parent / "README.md").read_text()
+
+
 def test_each_oracle_passes_and_each_start_does_not(evaluator: Evaluator) -> None:
     tasks = evaluator.suite.tasks
     oracle = evaluator.grade([(name, {**task.files, **task.oracle}) for name, task in tasks.items()])
