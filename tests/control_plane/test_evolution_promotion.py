@@ -39,6 +39,7 @@ def _decide(lathe: Lathe, case_id: str, number: int, **changes: Any) -> str:
     put = lathe.store.casework.put
     put(case_id, "proposal", str(number), {"round": number, "commit": commit, "parent": root, "refusals": {}}, 1.0)
     put(case_id, "decision", str(number), {**DECIDED, "round": number, "candidate": commit, **changes}, 1.0)
+    put(case_id, "memory", str(number), {"lessons": [], "directions": []}, 1.0)  # a decision without it is due again
     return commit
 
 
